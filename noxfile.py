@@ -48,8 +48,7 @@ def digest(paths: Iterable[Path]) -> str:
 def prepare(session: nox.Session) -> dict[str, str | None]:
     """Bring the shared environment up to date and return the variables that put it first."""
     stamp = ENVIRONMENT / "made-from"
-    # hatchling reads the version from the package, so a new version has to be installed again.
-    wanted = digest([ROOT / "pyproject.toml", ROOT / "constraints.txt", ROOT / "src/dthw/__init__.py"])
+    wanted = digest([ROOT / "pyproject.toml", ROOT / "constraints.txt"])
     python = str(BIN / "python")
     if not stamp.is_file() or stamp.read_text() != wanted:
         if not Path(python).exists() or not _same_python(python):
@@ -85,20 +84,29 @@ def python(session: nox.Session, *args: str, env: dict[str, str | None] | None =
 # --- The site ---
 
 
-def run_blocks(session: nox.Session) -> None:
-    """Execute every block of every page, unless exactly these files have passed before."""
+def blocks_passed() -> Path:
+    """The file that exists once every block has run with exactly the present inputs."""
     inputs = [ROOT / name for name in BLOCK_INPUTS]
     files = [path for path in inputs if path.is_file()]
     for folder in filter(Path.is_dir, inputs):
         files += [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    passed = CACHE / "blocks" / digest(files)
-    if passed.exists():
-        session.log("every block on the pages has run with exactly these files: not run again")
-        return
-    python(session, "-m", "pytest", "--no-header", "-q", *workers(), "tests/docs", "docs", "README.md")
+    return CACHE / "blocks" / digest(files)
+
+
+def remember(passed: Path) -> None:
     shutil.rmtree(passed.parent, ignore_errors=True)
     passed.parent.mkdir(parents=True)
     passed.touch()
+
+
+def run_blocks(session: nox.Session) -> None:
+    """Execute every block of every page, unless exactly these files have passed before."""
+    passed = blocks_passed()
+    if passed.exists():
+        session.log("every block on the pages has run with exactly these files: not run again")
+        return
+    python(session, "-m", "pytest", "--no-header", *workers(), "tests/docs", "docs", "README.md")
+    remember(passed)
 
 
 def workers() -> list[str]:
@@ -166,7 +174,10 @@ class Pages(http.server.SimpleHTTPRequestHandler):
 @nox.session(python=False)
 def tests(session: nox.Session) -> None:
     """Run all tests, the pages' blocks among them; what follows `--` goes to pytest."""
+    passed = blocks_passed()
     python(session, "-m", "pytest", *workers(), *session.posargs)
+    if not session.posargs:
+        remember(passed)
 
 
 @nox.session(python=False)
@@ -221,8 +232,9 @@ def has_gpu() -> bool:
 
 @nox.session(python=False)
 def bench(session: nox.Session) -> None:
-    """Time the package against its peers: all of benchmarks/, or the files named after `--`."""
-    names = [Path(arg).stem for arg in session.posargs]
+    """Time the package against its peers: all of benchmarks/, or the files named after `--`; options go to them."""
+    options = [arg for arg in session.posargs if arg.startswith("-")]
+    names = [Path(arg).stem for arg in session.posargs if arg not in options]
     scripts = sorted((ROOT / "benchmarks").glob("*.py"))
     unknown = sorted(set(names) - {script.stem for script in scripts})
     if unknown:
@@ -231,4 +243,4 @@ def bench(session: nox.Session) -> None:
     for script in scripts:
         if not names or script.stem in names:
             session.log(f"benchmarks/{script.name}")
-            python(session, f"benchmarks/{script.name}")
+            python(session, f"benchmarks/{script.name}", *options)
