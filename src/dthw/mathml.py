@@ -21,7 +21,9 @@ class _Formulas(Treeprocessor):
             if box.get("class") == "arithmatex":
                 # The stash keeps finished HTML out of reach of the processors that follow.
                 tex = unescape(box.text or "").strip()
-                box.text = self.md.htmlStash.store(_convert(tex, displaystyle=box.tag == "div"))
+                mathml = _convert(tex, displaystyle=box.tag == "div")
+                # Browsers draw an operator "-" as a minus sign, and readers search for what they can type.
+                box.text = self.md.htmlStash.store(mathml.replace("\N{MINUS SIGN}</mo>", "-</mo>"))
 
 
 class MathML(Extension):
