@@ -2,8 +2,8 @@
 
     caller ──control socket──> nursery, one for all launches ──fork──> keeper, one a launch ──fork──> rank 0 … rank n-1
 
-The *nursery* imports torch once and forks. The *keeper* owns what a launch could leave behind (ranks, pipes, a directory) and
-has a socket to the caller, whose end it takes, whatever the cause, as the order to clear up.
+The *nursery* imports torch once and forks. The *keeper* owns what a launch could leave behind (ranks, pipes, a
+directory) and has a socket to the caller, whose end it takes, whatever the cause, as the order to clear up.
 """
 
 import ctypes
@@ -32,7 +32,9 @@ from typing import Any, NoReturn, TypedDict
 
 GRACE_S = 3.0  # for healthy ranks after the first failure; gloo tells them of a lost peer within milliseconds
 CONSEQUENCE = re.compile(r"gloo.*(Connection (closed|reset) by peer|Broken pipe|Connection refused)", re.DOTALL)
-RECORD = struct.Struct("!cdQ")  # kind (R: returned, E: raised), time, length of what follows
+RECORD = struct.Struct("!cdQ")  # kind (R: returned, E: raised, D: has torch._dynamo), time, length of what follows
+# Optimizers and compilers import torch._dynamo, 1-2 s in every rank: once a rank has, the next launches fork with it.
+PLAIN, WITH_DYNAMO = b"p", b"d"
 
 
 class Target(TypedDict):
@@ -74,15 +76,17 @@ def receive(conn: socket.socket) -> bytearray:
 
 def nursery(control: socket.socket) -> None:
     """Fork a keeper for each request until the caller's end of ``control`` closes."""
-    if sys.platform == "linux":  # elsewhere system libraries may not survive a fork: there each rank imports torch itself
-        import torch.distributed  # noqa: F401
-    gc.collect()
-    gc.freeze()  # a collection in a rank would copy every page it marks
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave no zombies
     while True:
         message, fds, _, _ = socket.recv_fds(control, 1, 3)
         if not message:
-            return
+            os._exit(0)
+        if sys.platform == "linux":  # elsewhere system libraries may not survive a fork: each rank imports torch itself
+            import torch.distributed
+
+            if message == WITH_DYNAMO:
+                import torch._dynamo  # noqa: F401
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave no zombies
+        gc.freeze()  # else a collection in a rank copies every page it marks
         if os.fork() == 0:
             control.close()
             keep(socket.socket(fileno=fds[0]), *fds[1:])
@@ -139,7 +143,6 @@ class Rank:
     alive: bool = True
     ended: float = 0.0
     status: int = 0
-    stopped: bool = False  # by us
 
     def read(self) -> bool:
         """Take what is in the pipe; True at its end."""
@@ -162,8 +165,7 @@ class Rank:
 
     def kill(self) -> None:
         """End it, also when it is stuck or stopped."""
-        if self.alive and not self.reap():
-            self.stopped = True
+        if self.alive:
             os.kill(self.pid, signal.SIGKILL)
             self.reap(0)
 
@@ -186,7 +188,8 @@ class Rank:
 
     def stack_text(self) -> str:
         """The stack of a crash or hang, as faulthandler wrote it."""
-        return self.stack.read_text(errors="replace").strip()
+        lines = self.stack.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if __file__ not in line).strip()
 
 
 def start(request: Request, directory: Path, ranks: list[Rank], conn: socket.socket) -> None:
@@ -247,24 +250,25 @@ def watch(request: Request, ranks: list[Rank], conn: socket.socket) -> tuple[str
 
 def judge(request: Request, ranks: list[Rank]) -> tuple[str, Any]:
     """End what still runs and say what became of each rank."""
+    judged = time.monotonic()  # what happens later is our doing: the others lose those we kill
     show_stacks([rank for rank in ranks if rank.alive])
     for rank in ranks:
         rank.kill()
     reports = [rank.records() for rank in ranks]
     returned = [b"R" in report for report in reports]
     if all(returned) and not any(rank.status for rank in ranks):
-        return "returned", [report[b"R"][1] for report in reports]
+        return "returned", ([report[b"R"][1] for report in reports], any(b"D" in report for report in reports))
     outcomes, tracebacks, suspects = {}, {}, []
     for number, (rank, report) in enumerate(zip(ranks, reports, strict=True)):
         if returned[number] and (rank.status == 0 or not all(returned)):
             outcomes[number] = "finished"  # and then, perhaps, waited for a rank that could no longer come
             continue
         before = "finished, then " if returned[number] else ""
-        if b"E" in report:
+        if b"E" in report and report[b"E"][0] < judged:
             summary, tracebacks[number] = pickle.loads(report[b"E"][1])
             outcomes[number] = before + tracebacks[number]
             suspects.append((bool(CONSEQUENCE.search(tracebacks[number])), report[b"E"][0], number, summary))
-        elif not rank.stopped:
+        elif rank.ended < judged:
             outcomes[number] = before + rank.death()
             suspects.append((False, rank.ended, number, outcomes[number].splitlines()[0]))
     stuck = [number for number, rank in enumerate(ranks) if number not in outcomes]
@@ -282,7 +286,7 @@ def judge(request: Request, ranks: list[Rank]) -> tuple[str, Any]:
 
 
 def show_stacks(ranks: list[Rank]) -> None:
-    """Have each rank write its stack; wait until the files are written, or for a second when one is stopped and cannot."""
+    """Have each rank write its stack; wait until all have, or for a second when one is stopped and cannot."""
     for rank in ranks:
         os.kill(rank.pid, signal.SIGUSR1)
     sizes, until = [-1], time.monotonic() + 1
@@ -291,20 +295,19 @@ def show_stacks(ranks: list[Rank]) -> None:
         time.sleep(0.02)
 
 
-# ── in a rank ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 def run(request: Request, number: int, store: Path, pipe: int, keeper: int) -> NoReturn:
     """Be rank ``number``: join the group, call the function, report, leave the group."""
     code = 1
     try:
         os.setpgid(0, 0)
         if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the keeper, should anybody kill that
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the keeper, should that be killed
             if os.getppid() != keeper:
                 os._exit(1)
         size = str(request["ranks"])
         os.environ |= {"RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-        loopback = (name for _, name in socket.if_nameindex() if name.startswith("lo"))
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", next(loopback, ""))  # a host name that doesn't resolve is then no matter
+        if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")]:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])  # gloo's default needs a host name that resolves
         if reseed := getattr(sys.modules.get("numpy.random"), "seed", None):
             reseed()  # else all ranks of all launches draw the numbers of the nursery's seed
 
@@ -317,16 +320,19 @@ def run(request: Request, number: int, store: Path, pipe: int, keeper: int) -> N
         if "nccl" in request["backend"]:
             torch.cuda.set_device(number % torch.cuda.device_count())
         wait = timedelta(seconds=request["group_timeout"])
-        shared = dist.FileStore(str(store), request["ranks"])
-        dist.init_process_group(request["backend"], store=shared, rank=number, world_size=request["ranks"], timeout=wait)
+        world = request["ranks"]
+        shared = dist.FileStore(str(store), world)  # type: ignore[attr-defined]
+        dist.init_process_group(request["backend"], store=shared, rank=number, world_size=world, timeout=wait)
         value = function(*args, **kwargs)
         try:
             result = pickle.dumps(value)
         except Exception as error:
-            what = f"rank {number} returned a {type(value).__name__} that cannot be pickled, so it cannot be sent back: {error}"
-            raise TypeError(what) from error
+            what = f"rank {number} returned a {type(value).__name__}, which cannot be pickled and sent back: {error}"
+            raise TypeError(what) from None
         report(pipe, b"R", result)
         del value, result
+        if "torch._dynamo" in sys.modules:
+            report(pipe, b"D", b"")
         if dist.is_initialized():
             dist.barrier()  # a destroy while peers still talk was seen to abort
             dist.destroy_process_group()
@@ -364,7 +370,8 @@ def find(request: Request) -> Any:
             name = module or ("__mp_main__" if request["is_main"] else Path(file).stem)
             sys.path.insert(0, str(Path(file).parent))  # as `python file` does
             spec = importlib.util.spec_from_file_location(name, file)
-            assert spec and spec.loader
+            assert spec
+            assert spec.loader
             home = sys.modules[name] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(home)
     finally:
