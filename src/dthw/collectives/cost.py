@@ -143,7 +143,7 @@ def traffic(schedule: Schedule, count: int, itemsize: int = 1) -> Traffic:
 
     >>> from dthw.collectives.algorithms import ring
     >>> traffic(ring(3), 4, itemsize=4).bytes_sent
-    array([24, 24, 16])
+    array([20, 24, 20])
     """
     return cost(schedule, count * itemsize, Port(0, 0), itemsize).traffic
 

@@ -1,0 +1,1 @@
+"""Measurements with provenance: what ``nox -s measure`` runs."""
