@@ -15,7 +15,7 @@ from math_core import LatexToMathML
 _convert = LatexToMathML(fancy_error=False).convert_with_local_state
 
 
-class _Formulas(Treeprocessor):
+class _Formulas(Treeprocessor):  # type: ignore[misc]  # markdown has no types
     def run(self, root: Element) -> None:
         for box in root.iter():
             if box.get("class") == "arithmatex":
@@ -26,7 +26,7 @@ class _Formulas(Treeprocessor):
                 box.text = self.md.htmlStash.store(mathml.replace("\N{MINUS SIGN}</mo>", "-</mo>"))
 
 
-class MathML(Extension):
+class MathML(Extension):  # type: ignore[misc]
     def extendMarkdown(self, md: Markdown) -> None:
         # After the inline patterns (20), which find the formulas; before the table of contents (5).
         md.treeprocessors.register(_Formulas(md), "mathml", 15)
