@@ -119,22 +119,21 @@ def apply(r: Round, state: NDArray[Any]) -> None:
     if not r.src.size:
         return
     n = int(r.n[0])
-    if (r.n == n).all():  # the common case keeps whole blocks together
-        chunk = (r.lo[:, None] + np.arange(n)).ravel()
+    if (r.n == n).all():  # the common case: (messages, n) indices without repeating the ranks
+        src, dst, adds, chunk = r.src[:, None], r.dst[:, None], r.op == "+", r.lo[:, None] + np.arange(n)
     else:
         starts = np.cumsum(r.n) - r.n
         chunk = np.arange(int(r.n.sum())) - np.repeat(starts - r.lo, r.n)
-    src, dst, adds = (np.repeat(a, r.n) for a in (r.src, r.dst, r.op == "+"))
+        src, dst, adds = (np.repeat(a, r.n) for a in (r.src, r.dst, r.op == "+"))
     moved = state[src, chunk]
-    if not adds.any():
-        state[dst, chunk] = moved
-        return
-    copies = ~adds
-    state[dst[copies], chunk[copies]] = moved[copies]
-    if np.unique(dst * state.shape[1] + chunk).size == dst.size:
-        state[dst[adds], chunk[adds]] += moved[adds]
+    if not adds.all():
+        copies = ~adds
+        state[dst[copies], chunk[copies]] = moved[copies]
+        dst, chunk, moved = dst[adds], chunk[adds], moved[adds]
+    if np.unique(r.dst).size == r.dst.size:  # no two messages meet at one rank
+        state[dst, chunk] += moved
     else:
-        np.add.at(state, (dst[adds], chunk[adds]), moved[adds])
+        np.add.at(state, (dst, chunk), moved)
 
 
 def _contributors(schedule: Schedule, chunk: int) -> NDArray[np.bool_]:
