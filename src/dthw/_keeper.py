@@ -119,7 +119,8 @@ def perform(request: Request, conn: socket.socket) -> tuple[str, Any] | None:
     os.environ.update(request["env"])
     os.chdir(request["directory"])
     sys.path[:], sys.argv[:] = request["path"], request["argv"]
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # whole lines, also of a rank that is killed
+    # Whole lines, under `python -u` too, and also of a rank that is killed.
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     tempfile.tempdir = None  # settled under the nursery's environment, perhaps
     directory = Path(tempfile.mkdtemp(prefix="dthw-ranks-"))
     ranks: list[Rank] = []
@@ -323,6 +324,7 @@ def run(request: Request, number: int, store: Path, pipe: int, keeper: int) -> N
         world = request["ranks"]
         shared = dist.FileStore(str(store), world)  # type: ignore[attr-defined]
         dist.init_process_group(request["backend"], store=shared, rank=number, world_size=world, timeout=wait)
+        dist.barrier()  # else one that fails at once takes its peers down while they still connect
         value = function(*args, **kwargs)
         try:
             result = pickle.dumps(value)

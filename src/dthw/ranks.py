@@ -117,6 +117,8 @@ def launch(
             "so put the lines that launch under `if __name__ == '__main__':`"
         )
     target = _locate(function)
+    if target["is_main"]:  # multiprocessing's name for a script loaded anew; values of its classes come back under it
+        sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
     if not hasattr(os, "fork"):
         raise OSError("launch() forks its ranks, which this system cannot: use Linux, macOS or, on Windows, WSL")
     if importlib.util.find_spec("torch") is None:
@@ -230,7 +232,7 @@ def _locate(function: Callable[..., Any] | str) -> _keeper.Target:
                 spec = home.__spec__  # set by `python -m module`
                 return _keeper.Target(module=spec.name if spec else "", file=str(path), name=name, is_main=True)
     raise TypeError(
-        f"{name or repr(function)} cannot be run on ranks: each is a process of its own, which must find the function at "
+        f"{name or repr(function)} cannot be run on ranks: each is a process that must find the function at "
         "the top level of a file. Put it under snippets/ or in a module; pass it or its place, 'snippets/mine.py:main'"
     )
 
