@@ -21,9 +21,7 @@ class _Formulas(Treeprocessor):  # type: ignore[misc]  # markdown has no types
             if box.get("class") == "arithmatex":
                 # The stash keeps finished HTML out of reach of the processors that follow.
                 tex = unescape(box.text or "").strip()
-                mathml = _convert(tex, displaystyle=box.tag == "div")
-                # Browsers draw an operator "-" as a minus sign, and readers search for what they can type.
-                box.text = self.md.htmlStash.store(mathml.replace("\N{MINUS SIGN}</mo>", "-</mo>"))
+                box.text = self.md.htmlStash.store(_convert(tex, displaystyle=box.tag == "div"))
 
 
 class MathML(Extension):  # type: ignore[misc]
