@@ -1,4 +1,4 @@
-"""Sweeps of all-reduce over sizes; the functions here run inside a rank."""
+"""Real all-reduces, counted and timed; the functions here run inside a rank."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,22 @@ import torch
 import torch.distributed as dist
 
 import dthw
-from dthw.measure.timing import in_turn, repeats_for
+from dthw.collectives.observe import Counters
+from dthw.measure.timing import group_device, in_turn, repeats_for
 
 TORCH = "dist.all_reduce"
+
+
+def counted(algorithm: str, elements: int) -> Counters:
+    """Messages and bytes that this rank moves in one all-reduce of ``elements`` float32 numbers.
+
+    >>> from dthw import launch
+    >>> [c.bytes_sent for c in launch("dthw.measure.collectives:counted", 3, "ring", 3000)]
+    [16000, 16000, 16000]
+    """
+    before = dthw.counters()
+    dthw.all_reduce(torch.ones(elements, device=group_device()), algorithm=algorithm)
+    return dthw.counters() - before
 
 
 def sweep(sizes: Sequence[int], algorithms: Sequence[str]) -> list[dict[str, object]]:
@@ -18,27 +31,22 @@ def sweep(sizes: Sequence[int], algorithms: Sequence[str]) -> list[dict[str, obj
     one call (None for torch's own, which does not tell).
     """
     records: list[dict[str, object]] = []
-    ranks = dist.get_world_size()
     for nbytes in sizes:
-        tensor = torch.zeros(nbytes // 4)  # zeros stay zeros, however often they are summed
+        tensor = torch.zeros(nbytes // 4, device=group_device())  # zeros stay zeros, however often they are summed
         calls = {TORCH: lambda t=tensor: dist.all_reduce(t)}
         calls |= {name: lambda t=tensor, a=name: dthw.all_reduce(t, algorithm=a) for name in algorithms}
-        counted = {}
-        for name in algorithms:
-            before = dthw.counters()
-            calls[name]()
-            counted[name] = dthw.counters() - before
-        for name, seconds in in_turn(calls, repeats_for(nbytes, ranks)).items():
-            moved = counted.get(name)
+        moved = {name: counted(name, nbytes // 4) for name in algorithms}
+        for name, seconds in in_turn(calls, repeats_for(nbytes, dist.get_world_size())).items():
+            count = moved.get(name)
             records.append(
                 {
                     "collective": "all_reduce",
                     "algorithm": name,
-                    "ranks": ranks,
+                    "ranks": dist.get_world_size(),
                     "bytes": nbytes,
-                    "seconds": seconds,
-                    "bytes_sent": moved and moved.bytes_sent,
-                    "messages_sent": moved and moved.messages_sent,
+                    "seconds": [round(s, 9) for s in seconds],
+                    "bytes_sent": count and count.bytes_sent,
+                    "messages_sent": count and count.messages_sent,
                 }
             )
     return records

@@ -7,20 +7,30 @@ import torch
 import torch.distributed as dist
 
 
+def group_device() -> torch.device:
+    """Where the default group's tensors live: the current GPU under NCCL, else the CPU."""
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
 def in_turn(calls: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, list[float]]:
     """Seconds of each repeat of each call, the maximum over ranks, the calls alternating within one loop.
 
     A barrier precedes every call, so that all ranks start together; alternating spreads the machine's moods evenly.
-    Runs inside a rank; every rank gets the same lists.
+    Under NCCL the clock stops when the GPU has finished. Runs inside a rank; every rank gets the same lists.
     """
+    device = group_device()
+    finish = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     seconds = torch.zeros(len(calls), repeats, dtype=torch.float64)
     for repeat in range(-warm_up, repeats):
         for k, call in enumerate(calls.values()):
             dist.barrier()
+            finish()
             start = time.perf_counter()
             call()
+            finish()
             if repeat >= 0:
                 seconds[k, repeat] = time.perf_counter() - start
+    seconds = seconds.to(device)
     dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
     return dict(zip(calls, seconds.tolist(), strict=True))
 
