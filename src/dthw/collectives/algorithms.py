@@ -11,6 +11,7 @@ import numpy as np
 
 from dthw.collectives import patterns
 from dthw.collectives.formulas import default_segments
+from dthw.collectives.patterns import Ints
 from dthw.collectives.primitives import ranks_of, ring_steps
 from dthw.collectives.schedule import Schedule, Step, together
 
@@ -21,6 +22,11 @@ def _divides(name: str, part: int | None, p: int) -> int:
     if part < 1 or p % part:
         raise ValueError(f"{name} is {part}; it must divide the number of ranks, {p}")
     return part
+
+
+def _all_pairs(p: int) -> tuple[Ints, Ints]:
+    src, dst = np.divmod(np.arange(ranks_of(p).size * p), p)
+    return src[src != dst], dst[src != dst]
 
 
 def parameter_server(p: int) -> Schedule:
@@ -43,6 +49,24 @@ def parameter_server(p: int) -> Schedule:
     return Schedule(p, 1, steps, name="parameter server")
 
 
+def one_shot(p: int) -> Schedule:
+    """Everybody sends everything to everybody and adds up for itself: a single round.
+
+    Cost: α + (p-1)nβ + (p-1)nγ; p(p-1) messages of n bytes.
+    Limits: p-1 messages and p-1 vectors through every port, so only for a few ranks and small buffers; there nothing
+    has less latency. Operands are added in rank order everywhere, so that all ranks get the same bits.
+    Reference: the one-shot all-reduce of TensorRT-LLM and vLLM; `sharded_parameter_server` is their two-shot.
+
+    >>> from dthw.collectives.verify import table
+    >>> print(table(one_shot(4)))
+    round | rank 0 | rank 1 | rank 2 | rank 3
+    start | 0      | 1      | 2      | 3
+    1 +   | *      | *      | *      | *
+    """
+    src, dst = _all_pairs(p)
+    return Schedule(p, 1, [Step(src, dst, lo=0, op="+")] if p > 1 else [], name="one-shot")
+
+
 def sharded_parameter_server(p: int) -> Schedule:
     """Every rank is the server of one chunk: send each chunk to its server, then every server sends it to all.
 
@@ -58,8 +82,7 @@ def sharded_parameter_server(p: int) -> Schedule:
     1 +   | * 0 0  | 1 * 1  | 2 2 *
     2 =   | * * *  | * * *  | * * *
     """
-    src, dst = np.divmod(np.arange(p * p), p) if ranks_of(p).size else (None, None)
-    src, dst = src[src != dst], dst[src != dst]
+    src, dst = _all_pairs(p)
     steps = [Step(src, dst, lo=dst, op="+"), Step(src, dst, lo=src, op="=")] if p > 1 else []
     return Schedule(p, p, steps, name="sharded parameter server")
 
@@ -323,6 +346,7 @@ def _nested_rings(r, inner, n_inner, outer, n_outer, next_inner, next_outer, bas
 
 
 ALL_REDUCE: dict[str, Callable[[int], Schedule]] = {
+    "one_shot": one_shot,
     "parameter_server": parameter_server,
     "sharded_parameter_server": sharded_parameter_server,
     "ring": ring,

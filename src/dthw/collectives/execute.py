@@ -4,7 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -12,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from dthw.collectives import observe
-from dthw.collectives.observe import Counters, Event
+from dthw.collectives.observe import Event
 from dthw.collectives.plan import ADD, COPY, GOT, POST, SEND, Message, Plan, compile_plan
 from dthw.collectives.schedule import Schedule
 
@@ -59,6 +61,16 @@ class Work:
         return future
 
 
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What one kind of call comes down to; the plan follows from the tensor."""
+
+    schedule: Schedule
+    reduction: Reduction
+    name: str  # of the operation
+    order: tuple[int, ...]
+
+
 class Engine:
     """What one process keeps for one process group: scratch memory, views of it, and the queue of asynchronous calls."""
 
@@ -67,10 +79,12 @@ class Engine:
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group
         self.rank, self.size = group.rank(), group.size()
+        self.gloo = dist.get_backend(group) == "gloo"
         self.failure: str | None = None
         self.lock = threading.Lock()
         self.queue: ThreadPoolExecutor | None = None
         self.last: Future[torch.Tensor] | None = None
+        self.calls: dict[Any, Call] = {}
         self.scratch: dict[torch.dtype, torch.Tensor] = {}
         self.scratch_boxes: dict[tuple[int, torch.dtype], tuple[Plan, list[list[torch.Tensor]]]] = {}
         self.graveyard: list[Any] = []
@@ -90,50 +104,50 @@ class Engine:
             engine = cls._all[found] = cls(found)
         return engine
 
-    def submit(self, tensor: torch.Tensor, reduction: Reduction, average: bool, schedule: Schedule,
-               order: tuple[int, ...], async_op: bool) -> Work | None:  # fmt: skip
+    def remember(self, key: Any, call: Call) -> None:
+        """Keep a call that has been checked; a program that makes new ones for ever keeps only the latest."""
+        if len(self.calls) >= 1024:
+            self.calls.clear()
+        self.calls[key] = call
+
+    def submit(self, tensor: torch.Tensor, call: Call, async_op: bool) -> Work | None:
         """Carry out one all-reduce now, or queue it; calls keep their order."""
         if self.failure:
             raise CollectiveFailed(self.failure)
-
-        def job() -> torch.Tensor:
-            self._reduce(tensor, reduction, average, schedule, order)
-            return tensor
-
-        # Work on a CUDA stream is queued by its nature; a thread of our own would leave the caller's current stream.
-        threaded = async_op and tensor.device.type == "cpu"
-        if threaded:
+        if async_op and tensor.device.type == "cpu":
             if self.queue is None:
                 self.queue = ThreadPoolExecutor(1, thread_name_prefix="dthw-all-reduce")
-            self.last = self.queue.submit(job)
+            self.last = self.queue.submit(self._reduce, tensor, call)
             return Work(self.last)
         if self.last is not None:
             self.last.exception()  # a queued call comes first; its error, if any, is for its own handle
-        job()
+            self.last = None
+        self._reduce(tensor, call)
         if not async_op:
             return None
+        # A GPU's stream is a queue by its nature: what was put there is in order, and the caller's stream waits for it.
         done: Future[torch.Tensor] = Future()
         done.set_result(tensor)
         return Work(done)
 
-    @torch.no_grad()
-    def _reduce(self, tensor: torch.Tensor, reduction: Reduction, average: bool, schedule: Schedule,
-                order: tuple[int, ...]) -> None:  # fmt: skip
+    def _reduce(self, tensor: torch.Tensor, call: Call) -> torch.Tensor:
         with self.lock:
             if self.failure:
                 raise CollectiveFailed(self.failure)
-            whole = tensor.detach()
-            real = torch.view_as_real(whole) if whole.is_complex() else whole
+            real = tensor.detach()
+            if real.is_complex():
+                real = torch.view_as_real(real)
             flat = real.contiguous().view(-1)
-            plan = compile_plan(schedule, order, self.rank, flat.numel(), flat.element_size())
-            if flat.device.type == "cpu" and dist.get_backend(self.group) == "gloo":
-                self._stream(plan, flat, reduction, schedule)
+            plan = compile_plan(call.schedule, call.order, self.rank, flat.numel(), flat.element_size())
+            if self.gloo and flat.device.type == "cpu":
+                self._stream(plan, flat, call)
             else:
-                self._batches(plan, flat, reduction, schedule, order)
-            if average:
+                self._batches(plan, flat, call)
+            if call.name == "AVG":
                 flat.div_(self.size)
             if not real.is_contiguous():
                 real.copy_(flat.view(real.shape))
+        return tensor
 
     # -- gloo: the compiled program -----------------------------------------------------------------------------------
 
@@ -152,7 +166,8 @@ class Engine:
             kept = self.scratch_boxes[id(plan), flat.dtype] = (plan, [[scratch[lo:hi]] for lo, hi in plan.scratch_views])
         return mine + kept[1]
 
-    def _stream(self, plan: Plan, flat: torch.Tensor, reduction: Reduction, schedule: Schedule) -> None:
+    def _stream(self, plan: Plan, flat: torch.Tensor, call: Call) -> None:
+        reduction = call.reduction
         boxes = self._boxes(plan, flat)
         size = [box[0].nbytes for box in boxes]
         send, receive = self.group.send, self.group.recv
@@ -191,17 +206,16 @@ class Engine:
             label = plan.receives[a] if receiving else plan.sends[a]
             # What is still posted may yet be written to: keep it alive.
             self.graveyard.append((boxes, sent, got))
-            self._fail(error, schedule, label.round, f"{'receiving from' if receiving else 'sending to'} rank {label.peer}")
+            self._fail(error, call.schedule, label.round, f"{'receiving from' if receiving else 'sending to'} rank {label.peer}")
         finally:
-            observe.count(Counters(out, into, out_bytes, into_bytes))
+            observe.count(out, into, out_bytes, into_bytes)
             if recorder:
                 recorder.hand_over()
 
     # -- any other backend: one batch a round -------------------------------------------------------------------------
 
-    def _batches(self, plan: Plan, flat: torch.Tensor, reduction: Reduction, schedule: Schedule,
-                 order: tuple[int, ...]) -> None:  # fmt: skip
-        place = order.index(self.rank)
+    def _batches(self, plan: Plan, flat: torch.Tensor, call: Call) -> None:
+        order, place = call.order, call.order.index(self.rank)
         for turn in plan.turns:
             landing = [
                 flat[m.lo : m.hi] if m.op == "=" and not turn.guarded else torch.empty_like(flat[m.lo : m.hi])
@@ -218,17 +232,24 @@ class Engine:
             except RuntimeError as error:
                 self.graveyard.append((operations, flat))
                 peers = sorted({order[m.peer] for m in turn.sends + turn.receives})
-                self._fail(error, schedule, turn.number, f"exchanging with rank {', '.join(map(str, peers))}")
+                self._fail(error, call.schedule, turn.number, f"exchanging with rank {', '.join(map(str, peers))}")
             end = time.monotonic()
-            for m, box in zip(turn.receives, landing, strict=True):
-                mine = flat[m.lo : m.hi]
-                if m.op == "+":
-                    first, second = (box, mine) if m.peer < place else (mine, box)
-                    reduction(first, second, out=mine)
-                elif turn.guarded:
-                    mine.copy_(box)
+            arrived = list(zip(turn.receives, landing, strict=True))
+            sums = [(m, box) for m, box in arrived if m.op == "+"]
+            for (lo, hi), _ in groupby(sorted((m.lo, m.hi) for m, _ in sums)):
+                mine = flat[lo:hi]
+                # By rank, this one's own operand in its place: all ranks add in the same order.
+                operands = sorted([(m.peer, box) for m, box in sums if (m.lo, m.hi) == (lo, hi)] + [(place, mine)],
+                                  key=lambda operand: operand[0])  # fmt: skip
+                total = operands[0][1]
+                for _, operand in operands[1:]:
+                    total = call.reduction(total, operand)
+                mine.copy_(total)
+            for m, box in arrived:
+                if m.op == "=" and turn.guarded:
+                    flat[m.lo : m.hi].copy_(box)
             sent, got = (sum(m.hi - m.lo for m in ms) * flat.element_size() for ms in (turn.sends, turn.receives))
-            observe.count(Counters(len(turn.sends), len(turn.receives), sent, got))
+            observe.count(len(turn.sends), len(turn.receives), sent, got)
             for side, messages in (("send", turn.sends), ("receive", turn.receives)):
                 for m in messages:
                     observe.record(_event(self.rank, side, turn.number, order[m.peer], m, start, end,

@@ -49,6 +49,13 @@ def _trivial(p: int, n: float) -> bool:
     return p == 1 or n == 0
 
 
+def one_shot(p: int, n: float) -> Terms:
+    """α + (p-1)nβ + (p-1)nγ: one round, in which every port carries everybody's vector."""
+    if _trivial(p, n):
+        return NOTHING
+    return Terms(1, (p - 1) * n, (p - 1) * n, p * (p - 1), p * (p - 1) * n)
+
+
 def parameter_server(p: int, n: float) -> Terms:
     """2α + 2(p-1)nβ + (p-1)nγ: the server's port carries everybody's vector, in and out."""
     if _trivial(p, n):
@@ -175,6 +182,7 @@ def _short_side(p: int, given: int | None) -> int:
 
 
 ALL_REDUCE: dict[str, Callable[[int, float], Terms]] = {
+    "one_shot": one_shot,
     "parameter_server": parameter_server,
     "sharded_parameter_server": sharded_parameter_server,
     "ring": ring,
@@ -193,8 +201,8 @@ ALL_REDUCE: dict[str, Callable[[int, float], Terms]] = {
 def lower_bound(collective: str, p: int, n: float) -> tuple[int, float, float]:
     """(rounds, bytes through some port, bytes reduced by some rank) that no algorithm can do without.
 
-    Every rank must hear from all others, and the number of ranks one has heard from at most doubles in a round:
-    ceil(log2 p). For all-reduce, each rank's share of the sums must come in and its result must go out: 2(p-1)/p n.
+    Where a rank exchanges one message a round, the number of ranks it has heard from at most doubles in each, which
+    makes ceil(log2 p) rounds (servers and `one_shot` have fewer, with up to p-1 messages at a port in each). For all-reduce, each rank's share of the sums must come in and its result must go out: 2(p-1)/p n.
     In general no algorithm meets the bounds together, and a switch that adds (SHARP, NVLS) is not bound by the second.
     Source: Chan, Heimlich, Purkayastha and van de Geijn, CCPE 2007.
 

@@ -1,6 +1,7 @@
 """What this process has really sent and received: counters, and traces for pictures."""
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,8 +21,6 @@ class Counters:
     def __sub__(self, earlier: "Counters") -> "Counters":
         return Counters(*(a - b for a, b in zip(vars(self).values(), vars(earlier).values(), strict=True)))
 
-    def __add__(self, other: "Counters") -> "Counters":
-        return Counters(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
 class Event(NamedTuple):
@@ -61,7 +60,8 @@ class Trace:
 class _Meter:
     """The process's running totals and the trace in progress, if any."""
 
-    total = Counters()
+    total = [0, 0, 0, 0]  # in the order of Counters' fields
+    lock = threading.Lock()  # groups may be at work in several threads
     traces: list[Trace] = []
 
 
@@ -75,12 +75,13 @@ def counters() -> Counters:
     >>> counters() - before
     Counters(messages_sent=0, messages_received=0, bytes_sent=0, bytes_received=0)
     """
-    return _Meter.total
+    return Counters(*_Meter.total)
 
 
-def count(moved: Counters) -> None:
-    """Add to the totals."""
-    _Meter.total = _Meter.total + moved
+def count(*moved: int) -> None:
+    """Add to the totals, in the order of the fields of `Counters`."""
+    with _Meter.lock:
+        _Meter.total = [a + b for a, b in zip(_Meter.total, moved, strict=True)]
 
 
 @contextmanager

@@ -122,6 +122,7 @@ class _Compiler:
         self.pending: dict[int, tuple[int, int]] = {}  # sends under way: number -> (lo, hi)
         self.queue = self._lay_out()
         self.posted = self.consumed = 0
+        self.waiting: list[_Receive] = []  # received, but to be added together with others
         for t, turn in enumerate(all_turns):
             self._turn(t, turn)
         for send in list(self.pending):
@@ -208,6 +209,9 @@ class _Compiler:
         while self.consumed < len(self.queue) and self.queue[self.consumed].turn == t:
             self._consume(self.queue[self.consumed])
             self._post(t)
+        for piece in self.waiting:  # ranges that overlap only in part
+            self._add(piece)
+        self.waiting.clear()
         for send in earlier:
             if send in self.pending:
                 self._wait_send(send)
@@ -236,12 +240,32 @@ class _Compiler:
         self.consumed += 1
         if piece.direct:
             return
-        self._settle(piece.lo, piece.hi)
-        into = self._view("buffer", piece.lo, piece.hi)
-        if piece.message.op == "+":
-            self._emit(ADD, into, piece.target, int(piece.peer < self.place))
+        if piece.message.op == "=":
+            self._settle(piece.lo, piece.hi)
+            self._emit(COPY, self._view("buffer", piece.lo, piece.hi), piece.target)
+        elif self.plan.turns[piece.turn].guarded:
+            self._add_in_order(piece)
         else:
-            self._emit(COPY, into, piece.target)
+            self._add(piece)
+
+    def _add(self, piece: _Receive) -> None:
+        self._settle(piece.lo, piece.hi)
+        self._emit(ADD, self._view("buffer", piece.lo, piece.hi), piece.target, int(piece.peer < self.place))
+
+    def _add_in_order(self, piece: _Receive) -> None:
+        """Where several ranks add the same operands, each in its own buffer, they must do so in one order: by rank."""
+        self.waiting.append(piece)
+        together = [w for w in self.waiting if (w.lo, w.hi) == (piece.lo, piece.hi)]
+        covering = [m for m in self.plan.turns[piece.turn].receives if m.lo <= piece.lo and piece.hi <= m.hi]
+        if len(together) < len(covering):
+            return
+        self.waiting = [w for w in self.waiting if w not in together]
+        together.sort(key=lambda w: w.peer)
+        before = [w for w in together if w.peer < self.place]
+        for later in before[1:]:
+            self._emit(ADD, before[0].target, later.target)
+        for operand in before[:1] + [w for w in together if w.peer > self.place]:
+            self._add(operand)
 
 
 def _overlap(a: Message, b: Message) -> bool:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from dthw.collectives.algorithms import ALL_REDUCE
 from dthw.collectives.auto import choose
 from dthw.collectives.cost import Port
-from dthw.collectives.execute import CollectiveFailed, Engine, Work
+from dthw.collectives.execute import Call, CollectiveFailed, Engine, Work
 from dthw.collectives.schedule import Schedule
 
 __all__ = ["CollectiveFailed", "all_reduce", "find_schedule"]
@@ -100,14 +100,20 @@ def all_reduce(
 
         dthw.all_reduce(gradient, op=dist.ReduceOp.AVG, algorithm="halving_doubling")
     """
-    name = _check(tensor, op)
     engine = Engine.of(group)
-    schedule = find_schedule(algorithm, engine.size, tensor.numel() * tensor.element_size(), topology)
-    places = _check_order(order, engine.size)
+    _check_tensor(tensor)
+    places = tuple(range(engine.size)) if order is None else tuple(order)
+    key = (algorithm, op, tensor.dtype, tensor.numel(), topology, places)
+    call = engine.calls.get(key)
+    if call is None:
+        name = _check_operation(op, tensor.dtype)
+        _check_order(places, engine.size)
+        schedule = find_schedule(algorithm, engine.size, tensor.numel() * tensor.element_size(), topology)
+        call = Call(schedule, _REDUCTIONS[name], name, places)
+        engine.remember(key, call)
     if debug:
-        _compare(engine, tensor, name, schedule, places)
-    work = engine.submit(tensor, _REDUCTIONS[name], name == "AVG", schedule, places, async_op)
-    return work if async_op else None
+        _compare(engine, tensor, call)
+    return engine.submit(tensor, call, async_op)
 
 
 def find_schedule(algorithm: Algorithm, ranks: int, nbytes: int, topology: Port | None = None) -> Schedule:
@@ -139,27 +145,30 @@ def _build(builder: Callable[[int], Schedule], ranks: int) -> Schedule:
     return builder(ranks)
 
 
-def _check(tensor: torch.Tensor, op: Any) -> str:
-    """The name of the operation, once tensor and operation are known to go together."""
+def _check_tensor(tensor: torch.Tensor) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"tensor is a {type(tensor).__name__}; all_reduce needs a torch.Tensor")
+    if tensor.layout != torch.strided:
+        raise ValueError(f"tensor has layout {tensor.layout}; all_reduce needs a dense one: call .to_dense() first")
+    if tensor.is_meta:
+        raise ValueError("tensor is on the meta device and holds no data; move it to a real device first")
+    if not tensor.is_contiguous() and torch._debug_has_internal_overlap(tensor) == 1:
+        raise RuntimeError("tensor is expanded: several of its elements share one place in memory; call .contiguous() first")
+
+
+def _check_operation(op: Any, dtype: torch.dtype) -> str:
+    """The name of the operation, once it is known to go with the dtype."""
     known = [name for name in _REDUCTIONS if op == getattr(dist.ReduceOp, name)]
     if not known:
         if isinstance(op, dist.ReduceOp | dist.ReduceOp.RedOpType):
             raise RuntimeError(f"op is {op}; all_reduce knows {', '.join(_REDUCTIONS)}")
         raise TypeError(f"op is {op!r}; it must be a torch.distributed.ReduceOp such as ReduceOp.SUM")
     name = known[0]
-    if tensor.is_meta:
-        raise ValueError("tensor is on the meta device and holds no data; move it to a real device first")
-    if tensor.layout != torch.strided:
-        raise ValueError(f"tensor has layout {tensor.layout}; all_reduce needs a dense one: call .to_dense() first")
-    if tensor.is_complex() and name not in ("SUM", "AVG"):
+    if dtype.is_complex and name not in ("SUM", "AVG"):
         raise ValueError(f"all_reduce does not support {name} on complex tensors, only SUM and AVG")
-    if name == "AVG" and not (tensor.is_floating_point() or tensor.is_complex()):
-        raise RuntimeError(f"AVG of {tensor.dtype} would not be a whole number; sum, or convert to a floating-point type")
-    if torch._debug_has_internal_overlap(tensor) == 1:
-        raise RuntimeError("tensor is expanded: several of its elements share one place in memory; call .contiguous() first")
-    _check_reducible(name, tensor.dtype)
+    if name == "AVG" and not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(f"AVG of {dtype} would not be a whole number; sum, or convert to a floating-point type")
+    _check_reducible(name, dtype)
     return name
 
 
@@ -173,13 +182,9 @@ def _check_reducible(name: str, dtype: torch.dtype) -> None:
         raise RuntimeError(f"cannot use ReduceOp.{name} with {dtype}: {str(error).splitlines()[0]}") from None
 
 
-def _check_order(order: Sequence[int] | None, ranks: int) -> tuple[int, ...]:
-    if order is None:
-        return tuple(range(ranks))
-    places = tuple(int(r) for r in order)
+def _check_order(places: tuple[int, ...], ranks: int) -> None:
     if sorted(places) != list(range(ranks)):
         raise ValueError(f"order is {list(places)}; it must name each of the ranks 0 to {ranks - 1} once")
-    return places
 
 
 @lru_cache(maxsize=256)
@@ -192,10 +197,10 @@ def _digest(schedule: Schedule) -> str:
     return digest.hexdigest()[:12]
 
 
-def _compare(engine: Engine, tensor: torch.Tensor, op: str, schedule: Schedule, order: tuple[int, ...]) -> None:
+def _compare(engine: Engine, tensor: torch.Tensor, call: Call) -> None:
     """Raise the same ValueError on every rank unless all ranks ask for the same thing."""
-    mine = {"shape": tuple(tensor.shape), "dtype": str(tensor.dtype), "op": op,
-            "schedule": f"{schedule.name} ({_digest(schedule)})", "order": order}  # fmt: skip
+    mine = {"shape": tuple(tensor.shape), "dtype": str(tensor.dtype), "op": call.name,
+            "schedule": f"{call.schedule.name} ({_digest(call.schedule)})", "order": call.order}  # fmt: skip
     theirs: list[Any] = [None] * engine.size
     dist.all_gather_object(theirs, mine, group=engine.group)
     odd = [key for key in mine if any(asked[key] != theirs[0][key] for asked in theirs)]

@@ -246,7 +246,8 @@ def together(*tracks: Sequence[Step]) -> list[Step]:
 
     Sequences of unequal length are allowed: the longer one goes on alone. Tracks must not write the same chunks.
 
-    >>> [step.times for step in together([Step(0, 1, 0, times=3)], [Step(1, 0, 1, times=1), Step(1, 0, 2, times=2)])]
+    >>> first, second = [Step(0, 1, lo=0, span=2, times=3)], [Step(1, 0, lo=0, base=2, span=2, times=t) for t in (1, 2)]
+    >>> [step.times for step in together(first, second)]
     [1, 2]
     """
     ends = [np.cumsum([step.times for step in track]) for track in tracks]
