@@ -59,16 +59,16 @@ class Entry:
 RANKS = 8
 # What each picture shows; {names} are counted from the schedule in `steps`.
 STEPS = {
-    "parameter_server": "Few rounds, but one port carries everything: {port} go through the server's.",
+    "parameter_server": "Few rounds, but everything goes through one port, the server's.",
     "sharded_parameter_server": "A server for each chunk: as few rounds, and at most {largest} in each on any port.",
-    "one_shot": "One round is enough if everybody sends everything to everybody: {port} go through every port.",
-    "ring": "Every rank sends {largest} in every round: all ports are always busy, for {rounds} rounds.",
+    "one_shot": "One round is enough if everybody sends everything to everybody.",
+    "ring": "Every rank sends {largest} in every round, so that all ports are always busy.",
     "bidirectional_ring": "Two rings turn in opposite directions, each with half of the buffer: the bytes of one ring.",
     "binary_tree": "Every message is the whole buffer, and most ranks wait: on average {busy} of {ranks} take part.",
     "double_binary_tree": "Two trees share the work, each with half of the buffer in {segments} segments; in round "
     "{both} the first results come down while the last parts still climb.",
     "recursive_doubling": "What a rank holds doubles in every round: {held}.",
-    "halving_doubling": "Half, a quarter, an eighth, and back: as few bytes as the ring, {port}, in {rounds} rounds.",
+    "halving_doubling": "Half, a quarter, an eighth, and back: as few bytes as the ring in far fewer rounds.",
     "halving_doubling_near_first": "Near first, the halves go to a neighbour and only eighths go far.",
     "hierarchical": "With two nodes of four ranks, a rank sends only {across} to the other node.",
     "torus_2d": "Half of the buffer goes along rows first, half along columns first, and both are in use at once.",
@@ -184,8 +184,8 @@ def hierarchy() -> Entry:
     rates = [rung.bytes_per_second for rung in rungs]
     falls = [f"{a / b:.1f}" for a, b in pairwise(rates)]
     rows = [
-        (*(row[column] for column in ("where", "over", "per_direction_gb_s", "note")), fall, row["status"],
-         f"[{row['source']}]({row['link']})", row["as_of"])
+        (row["where"], row["over"], row["per_direction_gb_s"], fall, f"{row['status']}: {row['note']}",
+         f"[{row['source']}]({row['link']})")
         for row, fall in zip(table, ["", *falls], strict=True)
     ]  # fmt: skip
     each = ", ".join(f"{fall} times to {rung.where}" for rung, fall in zip(rungs[1:], falls, strict=True))
@@ -197,7 +197,7 @@ def hierarchy() -> Entry:
         caption=f"Each step against the one before: {each}. All are bytes in one direction, but for memory, whose "
         "reads and writes share what is shown.",
         alt=f"Bars on a logarithmic axis: {bars}.",
-        head=("From a GPU to", "Over", "GB/s per direction", "Note", "Times slower", "Status", "Source", "As of"),
+        head=("From a GPU to", "Over", "GB/s per direction", "Times slower", "Status", "Source"),
         rows=rows,
         source="Drawn by `docs/figures.py` from [`hierarchy.csv`](/assets/data/hierarchy.csv), as of "
         f"{max(row['as_of'] for row in table)}",
@@ -273,7 +273,8 @@ def snippet(entry: Entry, width: float, height: float) -> str:
         f'{{ width="{width:.0f}" height="{height:.0f}" loading=lazy }}'
         for theme in draw.THEMES
     )
-    rows = "\n".join(f"| {' | '.join(row)} |" for row in (entry.head, ["---"] * len(entry.head), *entry.rows))
+    rules = ["--:" if all(c[:1].isdigit() for c in column if c) else "---" for column in zip(*entry.rows, strict=True)]
+    rows = "\n".join(f"| {' | '.join(row)} |" for row in (entry.head, rules, *entry.rows))
     versions = f"dthw {dthw.__version__}, Matplotlib {matplotlib.__version__}."
     return f"""\
 /// html | figure#figure-{entry.name}.wide

@@ -78,7 +78,7 @@ def curves(
     style.say(
         figure, (LEFT + WIDTH - RIGHT) / 2, TOP + TALL + 38, "bytes of one rank's buffer", theme.text, ha="center"
     )
-    style.say(figure, 0, 12, "time of one all-reduce", theme.text)
+    style.say(figure, 0, 12, "Time of one all-reduce", theme.text)
     style.say(figure, WIDTH - RIGHT, 12, f"assumed: {_assumed(machine)}", theme.muted, ha="right")
     entries = [(look(name).label, look(name).line(theme) | look(name).mark(theme)) for name in algorithms]
     if crossing:

@@ -47,13 +47,16 @@ def alpha_beta(terms: Sequence[tuple[float, float, float]]) -> Fit:
 def by_ranks(records: Iterable[Mapping[str, Any]]) -> dict[int, Fit]:
     """One fit for each number of ranks, over the medians of the algorithms that have a closed form.
 
-    ``records`` are those of `dthw.measure.collectives.sweep`; torch's own all-reduce does not tell its algorithm and
-    takes no part.
+    ``records`` are those of `dthw.measure.collectives.sweep`, of one run or of several, whose samples of one cell are
+    taken together. Torch's own all-reduce does not tell its algorithm and takes no part.
     """
-    terms: dict[int, list[tuple[float, float, float]]] = {}
+    samples: dict[tuple[int, str, int], list[float]] = {}
     for record in records:
         if record["algorithm"] in ALL_REDUCE and record["bytes"]:
-            form = ALL_REDUCE[record["algorithm"]](record["ranks"], record["bytes"])
-            row = (form.rounds, form.port_bytes, median(record["seconds"]))
-            terms.setdefault(record["ranks"], []).append(row)
+            cell = record["ranks"], record["algorithm"], record["bytes"]
+            samples.setdefault(cell, []).extend(record["seconds"])
+    terms: dict[int, list[tuple[float, float, float]]] = {}
+    for (p, algorithm, nbytes), seconds in samples.items():
+        form = ALL_REDUCE[algorithm](p, nbytes)
+        terms.setdefault(p, []).append((form.rounds, form.port_bytes, median(seconds)))
     return {p: alpha_beta(rows) for p, rows in sorted(terms.items())}
