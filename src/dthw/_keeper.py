@@ -305,6 +305,9 @@ def run(request: Request, number: int, store: Path, pipe: int, keeper: int) -> N
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the keeper, should that be killed
             if os.getppid() != keeper:
                 os._exit(1)
+            # Ranks that outnumber the cores hand work to each other all the time; a rank that is woken shall not push
+            # aside the one that woke it. Without this, 8 ranks on two cores took 20 ms for a small all-reduce, not 4.
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         size = str(request["ranks"])
         os.environ |= {"RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
         if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")]:

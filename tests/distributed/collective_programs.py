@@ -12,8 +12,9 @@ import torch.distributed as dist
 
 import dthw
 from dthw.collectives.algorithms import ALL_REDUCE
+from dthw.collectives.batches import run_batches
 from dthw.collectives.cost import traffic
-from dthw.collectives.execute import Call, CollectiveFailed, Engine
+from dthw.collectives.execute import CollectiveFailed, Engine
 from dthw.collectives.plan import compile_plan
 from dthw.collectives.run import find_schedule
 from dthw.collectives.schedule import Schedule, Step
@@ -180,7 +181,7 @@ def in_batches() -> list[str]:
             dist.all_reduce(expected)
             schedule, order = build(p), tuple(range(p))
             before = dthw.counters()
-            engine._batches(compile_plan(schedule, order, rank, count, 8), x, Call(schedule, torch.add, "SUM", order))
+            run_batches(compile_plan(schedule, order, rank, count, 8), x, torch.add, engine.group, order, 7, engine.moved)
             if not torch.equal(x, expected):
                 wrong.append(f"{name} count {count}")
             if fault := _miscounted(name, p, count, 8, dthw.counters() - before):

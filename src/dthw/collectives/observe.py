@@ -1,12 +1,14 @@
 """What this process has really sent and received: counters, and traces for pictures."""
 
 import json
-import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from dthw.collectives.plan import Label
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,22 @@ class Trace:
         Path(path).write_text(json.dumps(self.as_dicts(), indent=1) + "\n", encoding="utf-8")
 
 
-class _Meter:
-    """The process's running totals and the trace in progress, if any."""
+TRACES: list[Trace] = []
+"""The traces in progress."""
 
-    total = [0, 0, 0, 0]  # in the order of Counters' fields
-    lock = threading.Lock()  # groups may be at work in several threads
-    traces: list[Trace] = []
+_TOTALS: list[list[int]] = []
+
+
+def new_totals() -> list[int]:
+    """Running totals in the order of the fields of `Counters`, for one process group; they outlive it."""
+    _TOTALS.append([0, 0, 0, 0])
+    return _TOTALS[-1]
+
+
+def add(totals: list[int], *moved: int) -> None:
+    """Add to running totals, which only the thread that holds the group's lock may do."""
+    for k, amount in enumerate(moved):
+        totals[k] += amount
 
 
 def counters() -> Counters:
@@ -75,13 +87,7 @@ def counters() -> Counters:
     >>> counters() - before
     Counters(messages_sent=0, messages_received=0, bytes_sent=0, bytes_received=0)
     """
-    return Counters(*_Meter.total)
-
-
-def count(*moved: int) -> None:
-    """Add to the totals, in the order of the fields of `Counters`."""
-    with _Meter.lock:
-        _Meter.total = [a + b for a, b in zip(_Meter.total, moved, strict=True)]
+    return Counters(*(sum(totals[k] for totals in _TOTALS) for k in range(4)))
 
 
 @contextmanager
@@ -96,19 +102,63 @@ def trace() -> Iterator[Trace]:
     []
     """
     seen = Trace()
-    _Meter.traces.append(seen)
+    TRACES.append(seen)
     try:
         yield seen
     finally:
-        _Meter.traces.remove(seen)
+        TRACES.remove(seen)
 
 
-def active_traces() -> list[Trace]:
-    """The traces in progress."""
-    return _Meter.traces
+def record(rank: int, side: str, number: int, peer: int, chunk: int, n_chunks: int, start: float, end: float,
+           nbytes: int) -> None:  # fmt: skip
+    """Hand one message to the traces in progress."""
+    src, dst = (rank, peer) if side == "send" else (peer, rank)
+    for seen in TRACES:
+        seen.events.append(Event(rank, side, number, start, end, src, dst, chunk, n_chunks, nbytes))
 
 
-def record(event: Event) -> None:
-    """Hand one event to the traces in progress."""
-    for seen in _Meter.traces:
-        seen.events.append(event)
+class Recorder:
+    """Stands between the engine and the group while a trace is active, and notes when messages begin and end."""
+
+    def __init__(self, group: Any, rank: int, sends: list[Label], receives: list[Label]) -> None:
+        self.group, self.rank = group, rank
+        self.labels = {"send": sends, "receive": receives}
+        self.seen: dict[str, list[list[float]]] = {"send": [], "receive": []}  # of each piece: start, end, bytes
+
+    def send(self, box: list[Any], peer: int, tag: int) -> "_Timed":
+        """As the group's own."""
+        return self._timed("send", self.group.send, box, peer, tag)
+
+    def receive(self, box: list[Any], peer: int, tag: int) -> "_Timed":
+        """As the group's own ``recv``."""
+        return self._timed("receive", self.group.recv, box, peer, tag)
+
+    def _timed(self, side: str, post: Callable[..., Any], box: list[Any], peer: int, tag: int) -> "_Timed":
+        note = [time.monotonic(), float("nan"), box[0].nbytes]
+        self.seen[side].append(note)
+        return _Timed(post(box, peer, tag), note)
+
+    def hand_over(self) -> None:
+        """Join the pieces of each message and give them to the traces."""
+        for side, notes in self.seen.items():
+            messages: list[tuple[Label, list[float]]] = []
+            for label, (start, end, nbytes) in zip(self.labels[side], notes, strict=False):
+                if label.first:
+                    messages.append((label, [start, end, nbytes]))
+                else:
+                    whole = messages[-1][1]
+                    whole[1], whole[2] = end, whole[2] + nbytes
+            for label, (start, end, nbytes) in messages:
+                chunk, n_chunks = label.message.chunk, label.message.n_chunks
+                record(self.rank, side, label.round, label.peer, chunk, n_chunks, start, end, int(nbytes))
+
+
+class _Timed:
+    """A torch ``Work`` that notes the time at which waiting for it ended."""
+
+    def __init__(self, work: Any, note: list[float]) -> None:
+        self.work, self.note = work, note
+
+    def wait(self) -> None:
+        self.work.wait()
+        self.note[1] = time.monotonic()

@@ -16,6 +16,7 @@ here, once: nothing is overwritten while it is being sent or before it was read.
 Long messages travel in pieces, so that adding one piece overlaps the arrival of the next and finds it in the cache.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,7 +26,7 @@ from dthw.collectives.schedule import Schedule
 
 POST, SEND, GOT, SENT, ADD, COPY = range(6)
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 21  # smaller ones cost more calls than the cache gives back; larger ones leave it
 WINDOW = 2  # receives posted ahead of the one being waited for
 
 Instruction = tuple[int, int, int, int]
@@ -111,6 +112,13 @@ class _Receive(NamedTuple):
     direct: bool  # they land in the caller's buffer itself
 
 
+class _Send(NamedTuple):
+    turn: int
+    lo: int
+    hi: int
+    message: Message
+
+
 class _Compiler:
     """Walks over the turns once and emits instructions, keeping receives posted ahead as far as hazards allow."""
 
@@ -119,12 +127,16 @@ class _Compiler:
         self.place, self.order = place, order
         self.piece = piece
         self.numbers: dict[tuple[str, int, int], int] = {}
-        self.pending: dict[int, tuple[int, int]] = {}  # sends under way: number -> (lo, hi)
+        self.pending: dict[int, tuple[int, int, int]] = {}  # sends under way: number -> (turn, lo, hi)
         self.queue = self._lay_out()
         self.posted = self.consumed = 0
         self.waiting: list[_Receive] = []  # received, but to be added together with others
-        for t, turn in enumerate(all_turns):
-            self._turn(t, turn)
+        self.unfinished: list[_Receive] = []  # of the present turn: not yet in the caller's buffer
+        self.outgoing = deque(
+            _Send(t, lo, hi, m) for t, turn in enumerate(all_turns) for m in turn.sends for lo, hi in self._pieces(m)
+        )
+        for t in range(len(all_turns)):
+            self._turn(t)
         for send in list(self.pending):
             self._wait_send(send)
         self._number_views()
@@ -193,28 +205,44 @@ class _Compiler:
 
     def _settle(self, lo: int, hi: int) -> None:
         """Before elements lo..hi-1 are written: wait for the sends that still read them."""
-        for send, (a, b) in list(self.pending.items()):
+        for send, (_, a, b) in list(self.pending.items()):
             if a < hi and lo < b:
                 self._wait_send(send)
 
-    def _turn(self, t: int, turn: Turn) -> None:
-        earlier = list(self.pending)
+    def _turn(self, t: int) -> None:
         self._post(t)
-        for m in turn.sends:
-            for lo, hi in self._pieces(m):
-                self.pending[len(self.plan.sends)] = (lo, hi)
-                self._emit(SEND, len(self.plan.sends), self._view("buffer", lo, hi), self.order[m.peer])
-                self.plan.sends.append(Label(turn.number, self.order[m.peer], m, lo == m.lo))
+        while self.outgoing and self.outgoing[0].turn == t:
+            self._send(self.outgoing.popleft())
         self._post(t)
+        self.unfinished = [piece for piece in self.queue[self.consumed :] if piece.turn == t]
         while self.consumed < len(self.queue) and self.queue[self.consumed].turn == t:
             self._consume(self.queue[self.consumed])
             self._post(t)
+            self._pass_on(t)
         for piece in self.waiting:  # ranges that overlap only in part
             self._add(piece)
         self.waiting.clear()
-        for send in earlier:
-            if send in self.pending:
+        for send, (turn, _, _) in list(self.pending.items()):
+            if turn < t:
                 self._wait_send(send)
+
+    def _send(self, piece: _Send) -> None:
+        number = len(self.plan.sends)
+        m = piece.message
+        self.pending[number] = (piece.turn, piece.lo, piece.hi)
+        self._emit(SEND, number, self._view("buffer", piece.lo, piece.hi), self.order[m.peer])
+        self.plan.sends.append(Label(self.plan.turns[piece.turn].number, self.order[m.peer], m, piece.lo == m.lo))
+
+    def _pass_on(self, t: int) -> None:
+        """Hand over what the next turn sends as soon as this turn has finished with it, while the cache still holds it.
+
+        In order, so that the receiver, which posts in order, finds it so.
+        """
+        while self.outgoing and self.outgoing[0].turn == t + 1:
+            piece = self.outgoing[0]
+            if any(r.lo < piece.hi and piece.lo < r.hi for r in self.unfinished):
+                return
+            self._send(self.outgoing.popleft())
 
     def _post(self, t: int) -> None:
         """Post receives in order, up to the window, and up to the next turn as far as nothing now under way is hurt."""
@@ -239,10 +267,11 @@ class _Compiler:
         self._emit(GOT, self.consumed, piece.target)
         self.consumed += 1
         if piece.direct:
-            return
-        if piece.message.op == "=":
+            self.unfinished.remove(piece)
+        elif piece.message.op == "=":
             self._settle(piece.lo, piece.hi)
             self._emit(COPY, self._view("buffer", piece.lo, piece.hi), piece.target)
+            self.unfinished.remove(piece)
         elif self.plan.turns[piece.turn].guarded:
             self._add_in_order(piece)
         else:
@@ -251,6 +280,7 @@ class _Compiler:
     def _add(self, piece: _Receive) -> None:
         self._settle(piece.lo, piece.hi)
         self._emit(ADD, self._view("buffer", piece.lo, piece.hi), piece.target, int(piece.peer < self.place))
+        self.unfinished.remove(piece)
 
     def _add_in_order(self, piece: _Receive) -> None:
         """Where several ranks add the same operands, each in its own buffer, they must do so in one order: by rank."""
@@ -264,6 +294,7 @@ class _Compiler:
         before = [w for w in together if w.peer < self.place]
         for later in before[1:]:
             self._emit(ADD, before[0].target, later.target)
+            self.unfinished.remove(later)
         for operand in before[:1] + [w for w in together if w.peer > self.place]:
             self._add(operand)
 

@@ -102,12 +102,11 @@ def all_reduce(
     """
     engine = Engine.of(group)
     _check_tensor(tensor)
-    places = tuple(range(engine.size)) if order is None else tuple(order)
-    key = (algorithm, op, tensor.dtype, tensor.numel(), topology, places)
+    key = (algorithm, op, tensor.dtype, tensor.numel(), topology, order if order is None else tuple(order))
     call = engine.calls.get(key)
     if call is None:
         name = _check_operation(op, tensor.dtype)
-        _check_order(places, engine.size)
+        places = _check_order(order, engine.size)
         schedule = find_schedule(algorithm, engine.size, tensor.numel() * tensor.element_size(), topology)
         call = Call(schedule, _REDUCTIONS[name], name, places)
         engine.remember(key, call)
@@ -152,6 +151,7 @@ def _check_tensor(tensor: torch.Tensor) -> None:
         raise ValueError(f"tensor has layout {tensor.layout}; all_reduce needs a dense one: call .to_dense() first")
     if tensor.is_meta:
         raise ValueError("tensor is on the meta device and holds no data; move it to a real device first")
+    # Not to be asked of sparse or meta tensors, hence last.
     if not tensor.is_contiguous() and torch._debug_has_internal_overlap(tensor) == 1:
         raise RuntimeError("tensor is expanded: several of its elements share one place in memory; call .contiguous() first")
 
@@ -182,9 +182,12 @@ def _check_reducible(name: str, dtype: torch.dtype) -> None:
         raise RuntimeError(f"cannot use ReduceOp.{name} with {dtype}: {str(error).splitlines()[0]}") from None
 
 
-def _check_order(places: tuple[int, ...], ranks: int) -> None:
-    if sorted(places) != list(range(ranks)):
-        raise ValueError(f"order is {list(places)}; it must name each of the ranks 0 to {ranks - 1} once")
+def _check_order(order: Sequence[int] | None, ranks: int) -> tuple[int, ...]:
+    if order is None:
+        return tuple(range(ranks))
+    if sorted(order) != list(range(ranks)):
+        raise ValueError(f"order is {list(order)}; it must name each of the ranks 0 to {ranks - 1} once")
+    return tuple(order)
 
 
 @lru_cache(maxsize=256)
