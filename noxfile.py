@@ -219,20 +219,7 @@ def measure(session: nox.Session) -> None:
 @nox.session(python=False)
 def figures(session: nox.Session) -> None:
     """Measure where there is a CUDA GPU, then redraw every figure; `-- --redraw` only redraws, from committed data."""
-    prepare(session)
-    if "--redraw" not in session.posargs and has_gpu():
-        python(session, "-m", "dthw.measure")
-    python(session, "docs/figures.py", *(arg for arg in session.posargs if arg != "--redraw"))
-
-
-def has_gpu() -> bool:
-    """Whether there is a GPU that both the driver and torch can use."""
-    try:
-        subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True, timeout=30)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    sees = "import sys, torch; sys.exit(not torch.cuda.is_available())"
-    return subprocess.run([str(BIN / "python"), "-c", sees]).returncode == 0
+    python(session, "docs/figures.py", *session.posargs)
 
 
 @nox.session(python=False)

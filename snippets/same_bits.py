@@ -29,4 +29,4 @@ if __name__ == "__main__":
     with process_group() as (rank, ranks):
         share, worst, agree = main()
         if rank == 0:
-            print(f"{ranks} ranks: {share:.1%} of the sums differ, by at most {worst:.1e}; same bits on all ranks: {agree}")
+            print(f"{ranks} ranks: {share:.1%} of the sums differ, by at most {worst:.1e}; all ranks agree: {agree}")

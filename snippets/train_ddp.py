@@ -49,7 +49,8 @@ def main() -> None:
     with process_group() as (rank, ranks):
         losses = train(None if asked.algorithm == "torch" else asked.algorithm, asked.steps)
         if rank == 0:
-            print(f"{ranks} ranks, {asked.algorithm}: loss {losses[0]:.4f} at first, {losses[-1]:.4f} after {asked.steps} steps")
+            first, last = losses[0], losses[-1]
+            print(f"{ranks} ranks, {asked.algorithm}: loss {first:.4f} at first, {last:.4f} after {asked.steps} steps")
 
 
 if __name__ == "__main__":

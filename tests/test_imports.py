@@ -30,8 +30,8 @@ ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "drawing": (("numpy", "matplotlib"), ("dthw.draw*",)),
     "torch": (
         TORCH,
-        ("dthw.collectives.run", "dthw.collectives.plan", "dthw.collectives.observe", "dthw.collectives.auto",
-         "dthw.collectives.ddp", "dthw.collectives.execute", "dthw.measure*", "dthw.emulate*"),
+        ("dthw.collectives.run", "dthw.collectives.execute", "dthw.collectives.batches", "dthw.collectives.ddp",
+         "dthw.measure*", "dthw.emulate*"),
     ),
     "simulation": (("numpy", "networkx"), ("dthw.topology*", "dthw.simulate*", "dthw.failures.montecarlo")),
     "failures": ((), ("dthw.failures*",)),

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dthw.collectives import formulas
-from dthw.collectives.algorithms import ALL_REDUCE, double_binary_tree, hierarchical, ring, sharded_parameter_server, torus_2d
+from dthw.collectives.algorithms import (
+    ALL_REDUCE,
+    double_binary_tree,
+    hierarchical,
+    ring,
+    sharded_parameter_server,
+    torus_2d,
+)
 from dthw.collectives.cost import Cost, LogGP, Port, cost, traffic
 from dthw.collectives.primitives import all_gather, all_to_all, broadcast, reduce, reduce_scatter
 from dthw.collectives.schedule import Schedule
@@ -17,7 +24,13 @@ ONE = Port(alpha_s=1.0, beta_s=1.0, gamma_s=1.0)
 
 
 def terms(c: Cost) -> tuple[float, ...]:
-    return (c.rounds, c.port_bytes, c.reduced_bytes, int(c.traffic.messages_sent.sum()), int(c.traffic.bytes_sent.sum()))
+    return (
+        c.rounds,
+        c.port_bytes,
+        c.reduced_bytes,
+        int(c.traffic.messages_sent.sum()),
+        int(c.traffic.bytes_sent.sum()),
+    )
 
 
 @pytest.mark.parametrize("name", ALL_REDUCE)
@@ -41,7 +54,9 @@ def test_other_grids_and_segment_numbers_equal_their_closed_forms_too() -> None:
         for side in (d for d in range(1, p + 1) if p % d == 0):
             for build, form in ((hierarchical, formulas.hierarchical), (torus_2d, formulas.torus_2d)):
                 schedule = build(p, side)
-                assert terms(cost(schedule, schedule.chunks, ONE)) == pytest.approx(tuple(form(p, schedule.chunks, side)))
+                assert terms(cost(schedule, schedule.chunks, ONE)) == pytest.approx(
+                    tuple(form(p, schedule.chunks, side))
+                )
     for p in (2, 3, 4, 5, 8, 9, 33, 100, 129):
         fill = 2 * (p - 1).bit_length()
         for segments in (fill, fill + 1, 40):
@@ -75,7 +90,9 @@ def test_the_other_collectives_meet_their_bound_in_bytes_or_in_rounds(build: obj
         n = 8 * schedule.chunks
         c = cost(schedule, n, ONE)
         rounds, port, reduced = formulas.lower_bound(collective, p, n)
-        assert c.rounds >= rounds and c.port_bytes >= port and (collective == "all_to_all" or c.reduced_bytes >= reduced)
+        assert (
+            c.rounds >= rounds and c.port_bytes >= port and (collective == "all_to_all" or c.reduced_bytes >= reduced)
+        )
         assert c.rounds == rounds or c.port_bytes == port
 
 

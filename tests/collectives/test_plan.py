@@ -1,4 +1,4 @@
-"""Compiled programs on a model of a rendezvous transport: no deadlock, no hazard, the right sums, whatever the schedule.
+"""Compiled programs on a model of a rendezvous transport: no deadlock, no hazard, right sums, whatever the schedule.
 
 A message moves only when its receive has been posted and its send handed over, at a moment that hypothesis chooses, as
 late as the program allows: a receive reads the sender's buffer when it completes, so that a program which overwrites
@@ -93,7 +93,7 @@ def check(schedule: Schedule, count: int, piece: int, seed: int, order: tuple[in
             pass
         wanted[list(order), c] = state[:, chunk]
     compile_plan.cache_clear()
-    with patch.object(plans, "PIECE_BYTES", piece):
+    with patch.object(plans, "piece_bytes", lambda ranks: piece):
         programs = [compile_plan(schedule, order, r, count, 1) for r in range(p)]
     carry_out(programs, data, seed)
     assert (data == wanted).all()
@@ -122,5 +122,7 @@ def test_arbitrary_schedules(p: int, chunks: int, count: int, piece: int, seed: 
         clean = len(set(dst)) == m
         op = data.draw(st.lists(st.sampled_from("+="), min_size=m, max_size=m)) if clean else "+"
         shift = data.draw(st.integers(-1, 1))
-        steps.append(Step(src, dst, lo, op=op, times=data.draw(st.integers(1, 3)), shift=shift, wrap=data.draw(st.booleans())))
+        steps.append(
+            Step(src, dst, lo, op=op, times=data.draw(st.integers(1, 3)), shift=shift, wrap=data.draw(st.booleans()))
+        )
     check(Schedule(p, chunks, steps), count, piece, seed)

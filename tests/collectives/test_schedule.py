@@ -110,7 +110,7 @@ def test_steps_run_together_carry_what_they_carry_alone(first: list[int], second
         return [Step(src, src + 1, lo=k, base=base, span=7, shift=1 + k % 2, times=t) for k, t in enumerate(times)]
 
     a, b = track(first, 0, 0), track(second, 2, 7)
-    both = [r for r in Schedule(4, 14, together(a, b)).rounds()]
+    both = list(Schedule(4, 14, together(a, b)).rounds())
     for steps in (a, b):
         alone = list(Schedule(4, 14, steps).rounds())
         assert len(both) >= len(alone)

@@ -181,7 +181,9 @@ def in_batches() -> list[str]:
             dist.all_reduce(expected)
             schedule, order = build(p), tuple(range(p))
             before = dthw.counters()
-            run_batches(compile_plan(schedule, order, rank, count, 8), x, torch.add, engine.group, order, 7, engine.moved)
+            run_batches(
+                compile_plan(schedule, order, rank, count, 8), x, torch.add, engine.group, order, 7, engine.moved
+            )
             if not torch.equal(x, expected):
                 wrong.append(f"{name} count {count}")
             if fault := _miscounted(name, p, count, 8, dthw.counters() - before):
@@ -191,7 +193,7 @@ def in_batches() -> list[str]:
 
 def renamed(order: list[int]) -> tuple[list[int], list[int]]:
     """(result, peers this rank sent to) of a ring in the given order."""
-    x = torch.tensor([10**dist.get_rank()])
+    x = torch.tensor([10 ** dist.get_rank()])
     with dthw.trace() as seen:
         dthw.all_reduce(torch.ones(100), algorithm="ring", order=order)
     dthw.all_reduce(x, algorithm="recursive_doubling", order=order)

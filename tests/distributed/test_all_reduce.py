@@ -43,7 +43,10 @@ def test_equals_torch_on_a_large_uneven_buffer(p: int) -> None:
 def test_every_operation_and_dtype(p: int) -> None:
     dtypes = [torch.float16, torch.bfloat16, torch.float64, torch.uint8, torch.int8, torch.int32, torch.int64]
     ops = ["SUM", "PRODUCT", "MIN", "MAX", "AVG"]
-    assert faults(program("agree", p, [13], dtypes, ops, ["ring", "recursive_doubling", "double_binary_tree", "auto"])) == []
+    assert (
+        faults(program("agree", p, [13], dtypes, ops, ["ring", "recursive_doubling", "double_binary_tree", "auto"]))
+        == []
+    )
 
 
 def test_strided_leaf_and_complex_tensors() -> None:
@@ -72,7 +75,9 @@ def test_order_renames_ranks() -> None:
     assert [r[1] for r in results] == [[3], [2], [0], [1]]  # the ring goes 2, 0, 3, 1, 2
 
 
-@pytest.mark.parametrize(("algorithm", "count"), [("ring", 10), ("double_binary_tree", 1000), ("recursive_doubling", 600_000)])
+@pytest.mark.parametrize(
+    ("algorithm", "count"), [("ring", 10), ("double_binary_tree", 1000), ("recursive_doubling", 600_000)]
+)
 def test_a_trace_tells_every_message_once_from_both_sides(algorithm: str, count: int) -> None:
     p = 3
     events = [e for rank in program("traced", p, algorithm, count) for e in rank]
@@ -113,7 +118,9 @@ def test_what_is_refused_and_how() -> None:
             "order": "ValueError: order is [0, 0]; it must name each of the ranks 0 to 1 once",
             "group": "TypeError: group is a int",
         }
-        assert {name: said[name].startswith(start) for name, start in expected.items()} == dict.fromkeys(expected, True), said
+        assert {name: said[name].startswith(start) for name, start in expected.items()} == dict.fromkeys(
+            expected, True
+        ), said
 
 
 def test_without_a_process_group_torchs_own_error_is_raised() -> None:

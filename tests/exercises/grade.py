@@ -46,7 +46,9 @@ def ring(answer: Any) -> str:
 def _hint(error: WrongSchedule, schedule: Schedule) -> str:
     copies = any((row.op == "=").any() for row in schedule.rows)
     if error.doubled:
-        return "Hint: a part that arrives twice was passed on before the chunk moved: look at shift, and at where lo starts."
+        return (
+            "Hint: a part that arrives twice was passed on before the chunk moved: look at shift and where lo starts."
+        )
     if not copies:
         return "Hint: the sums are there, but each on one rank only; nothing copies them ('=') to the others yet."
     if schedule.n_rounds < 2 * (schedule.ranks - 1):

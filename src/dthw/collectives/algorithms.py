@@ -11,17 +11,10 @@ import numpy as np
 
 from dthw.collectives import patterns
 from dthw.collectives.formulas import default_segments
+from dthw.collectives.grids import hierarchical, torus_2d
 from dthw.collectives.patterns import Ints
 from dthw.collectives.primitives import ranks_of, ring_steps
 from dthw.collectives.schedule import Schedule, Step, together
-
-
-def _divides(name: str, part: int | None, p: int) -> int:
-    if part is None:
-        return patterns.largest_divisor(p)
-    if part < 1 or p % part:
-        raise ValueError(f"{name} is {part}; it must divide the number of ranks, {p}")
-    return part
 
 
 def _all_pairs(p: int) -> tuple[Ints, Ints]:
@@ -114,7 +107,8 @@ def bidirectional_ring(p: int) -> Schedule:
 
     Cost: as `ring` for one full-duplex port a rank: 2(p-1)α + 2(p-1)/p nβ + (p-1)/p nγ; 4(p-1) messages a rank.
     Limits: the gain appears only where a rank has a separate link to each neighbour; then each link carries half.
-    Reference: Jain and Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus interconnects", ICS 2010.
+    Reference: Jain and Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus
+    interconnects", ICS 2010.
 
     >>> from dthw.collectives.verify import table
     >>> print(table(bidirectional_ring(3)))
@@ -141,7 +135,8 @@ def binary_tree(p: int) -> Schedule:
     children's vectors, except where the last level holds a single rank. 2(p-1) messages of n bytes.
     Limits: every round carries the whole vector: about log2 p times the bytes a ring needs. Pipelining mends that, see
     `double_binary_tree`.
-    Reference: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+    Reference: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+    International Journal of High Performance Computing Applications 2005.
 
     >>> from dthw.collectives.verify import table
     >>> print(table(binary_tree(5)))
@@ -165,8 +160,8 @@ def double_binary_tree(p: int, segments: int | None = None) -> Schedule:
 
     Default: 16 segments, or twice the depth of the tree where that is more, so that the pipeline fills.
 
-    Segment s climbs from a rank of depth d in round s + D - d (D = ceil(log2 p) is the depth of the tree) and comes down
-    from it in round s + D + d; up and down overlap, so the whole is a pipeline of segments + 2D - 1 rounds.
+    Segment s climbs from a rank of depth d in round s + D - d (D = ceil(log2 p) is the depth of the tree) and comes
+    down from it in round s + D + d; up and down overlap, so the whole is a pipeline of segments + 2D - 1 rounds.
 
     Cost: (segments + 2D - 1)α + about 2nβ(1 + D/segments); exactly, `dthw.collectives.formulas.double_binary_tree`.
     4 segments (p-1) messages of n/(2 segments) bytes.
@@ -269,80 +264,6 @@ def halving_doubling(p: int, near_first: bool = False) -> Schedule:
         doubling.append(Step(r, partner, lo=start, n=size, op="="))
     name = "halving-doubling" + (", near first" if near_first else "")
     return Schedule(p, q, _folded(p, q, halving + doubling[::-1]), name=name)
-
-
-def hierarchical(p: int, gpus: int | None = None) -> Schedule:
-    """Reduce-scatter inside each node of ``gpus`` ranks, all-reduce across nodes, all-gather inside; rings throughout.
-
-    Rank i is GPU i % gpus of node i // gpus. Default: the largest divisor of p up to its square root.
-
-    Cost: with g GPUs on each of N nodes, 2(g-1 + N-1)α + 2(p-1)/p nβ + (p-1)/p nγ: the bytes of a ring in far fewer
-    rounds, and only n/g of them cross nodes.
-    Limits: p = N g exactly; a prime p leaves one flat ring.
-    Reference: Jia et al., "Highly scalable deep learning training system with mixed-precision", 2018; BlueConnect, 2019.
-
-    >>> from dthw.collectives.verify import table
-    >>> print(table(hierarchical(4, gpus=2)))
-    round | rank 0      | rank 1      | rank 2      | rank 3
-    start | 0  0  0  0  | 1  1  1  1  | 2  2  2  2  | 3  3  3  3
-    1 +   | 01 01 0  0  | 1  1  01 01 | 23 23 2  2  | 3  3  23 23
-    2 +   | *  01 0  0  | 1  1  *  01 | 23 *  2  2  | 3  3  23 *
-    3 =   | *  *  0  0  | 1  1  *  *  | *  *  2  2  | 3  3  *  *
-    4 =   | *  *  *  *  | *  *  *  *  | *  *  *  *  | *  *  *  *
-    """
-    r = ranks_of(p)
-    gpus = _divides("gpus", gpus, p)
-    node, gpu = patterns.grid(p, gpus)
-    steps = _nested_rings(r, gpu, gpus, node, p // gpus, node * gpus + (gpu + 1) % gpus, (r + gpus) % p)
-    return Schedule(p, p, steps, name=f"hierarchical, {gpus} a node")
-
-
-def torus_2d(p: int, rows: int | None = None) -> Schedule:
-    """Half of the buffer goes along rows first and then columns, the other half along columns first, at once.
-
-    Rank i is at row i // (p/rows), column i % (p/rows). Default: the largest divisor of p up to its square root.
-
-    Cost: on an r x c grid 2(r + c - 2)α + 2(p-1)/p nβ + (p-1)/p nγ for one port a rank; with a link of its own in each
-    dimension both halves move at once and the bytes per link halve.
-    Limits: p = r c exactly.
-    Reference: Jain and Sabharwal, ICS 2010; Ying et al., "Image classification at supercomputer scale", 2018 (TPU pods).
-
-    >>> from dthw.collectives.verify import table
-    >>> print(table(torus_2d(4), only=[0, 3]))
-    round | rank 0                  | rank 3
-    start | 0  0  0  0  0  0  0  0  | 3  3  3  3  3  3  3  3
-    1 +   | 01 01 0  0  02 02 0  0  | 3  3  23 23 3  3  13 13
-    2 +   | *  01 0  0  *  02 0  0  | 3  3  23 *  3  3  13 *
-    3 =   | *  *  0  0  *  *  0  0  | 3  3  *  *  3  3  *  *
-    4 =   | *  *  *  *  *  *  *  *  | *  *  *  *  *  *  *  *
-    """
-    r = ranks_of(p)
-    rows = _divides("rows", rows, p)
-    columns = p // rows
-    i, j = patterns.grid(p, columns)
-    right, below = i * columns + (j + 1) % columns, (r + columns) % p
-    steps = together(
-        _nested_rings(r, j, columns, i, rows, right, below),
-        _nested_rings(r, i, rows, j, columns, below, right, base=p),
-    )
-    return Schedule(p, 2 * p, steps, name=f"2D torus, {rows} x {columns}")
-
-
-def _nested_rings(r, inner, n_inner, outer, n_outer, next_inner, next_outer, base=0):  # type: ignore[no-untyped-def]
-    """Reduce-scatter on inner rings, all-reduce on outer rings, all-gather on inner rings.
-
-    ``inner`` and ``outer`` are each rank's place on its two rings, ``next_*`` its successor there. The window of
-    n_inner * n_outer chunks at ``base`` is cut in n_inner blocks of n_outer chunks.
-    """
-    whole = {"n": n_outer, "times": n_inner - 1, "shift": -n_outer, "base": base, "span": n_inner * n_outer}
-    block = {"times": n_outer - 1, "shift": -1, "base": base + inner * n_outer, "span": n_outer}
-    steps = [
-        Step(r, next_inner, lo=(inner - 1) * n_outer, op="+", **whole),
-        Step(r, next_outer, lo=outer - 1, op="+", **block),
-        Step(r, next_outer, lo=outer, op="=", **block),
-        Step(r, next_inner, lo=inner * n_outer, op="=", **whole),
-    ]
-    return [step for step in steps if step.times]
 
 
 ALL_REDUCE: dict[str, Callable[[int], Schedule]] = {

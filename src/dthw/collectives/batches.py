@@ -45,7 +45,9 @@ def run_batches(
             raise
         end = time.monotonic()
         _take_in(turn, landing, flat, reduction, place)
-        observe.add(moved, len(turn.sends), len(turn.receives), *(sum(b.nbytes for b in boxes) for boxes in (outgoing, landing)))
+        observe.add(
+            moved, len(turn.sends), len(turn.receives), *(sum(b.nbytes for b in boxes) for boxes in (outgoing, landing))
+        )
         for side, messages, boxes in (("send", turn.sends, outgoing), ("receive", turn.receives, landing)):
             for m, box in zip(messages, boxes, strict=True):
                 observe.record(rank, side, turn.number, order[m.peer], m.chunk, m.n_chunks, start, end, box.nbytes)

@@ -83,8 +83,8 @@ class Cost:
     def __str__(self) -> str:
         sent = self.traffic.bytes_sent
         return (
-            f"{self.seconds * 1e6:,.1f} us: {self.rounds} rounds, {self.port_bytes:,} bytes through the busiest port, "
-            f"{self.reduced_bytes:,} reduced; a rank sends {int(sent.min()):,} to {int(sent.max()):,} bytes"
+            f"{self.seconds * 1e6:,.1f} us in {self.rounds} rounds; busiest port {self.port_bytes:,} bytes\n"
+            f"a rank sends {int(sent.min()):,} to {int(sent.max()):,} bytes and reduces up to {self.reduced_bytes:,}"
         )
 
 
@@ -115,10 +115,13 @@ def cost(schedule: Schedule, nbytes: int, machine: Port | LogGP, itemsize: int =
 
     >>> from dthw.collectives.algorithms import ring
     >>> print(cost(ring(4), 100_000_000, Port.of(latency_s=5e-6, bytes_per_second=50e9)))
-    3,030.0 us: 6 rounds, 150,000,000 bytes through the busiest port, 75,000,000 reduced; a rank sends 150,000,000 to 150,000,000 bytes
+    3,030.0 us in 6 rounds; busiest port 150,000,000 bytes
+    a rank sends 150,000,000 to 150,000,000 bytes and reduces up to 75,000,000
     """
     if itemsize < 1 or nbytes < 0 or nbytes % itemsize:
-        raise ValueError(f"nbytes is {nbytes}, itemsize {itemsize}; need a size of 0 or more that is a multiple of itemsize")
+        raise ValueError(
+            f"nbytes is {nbytes}, itemsize {itemsize}; need a size of 0 or more that is a multiple of itemsize"
+        )
     p = schedule.ranks
     totals = [np.zeros(p, dtype=np.int64) for _ in range(4)]
     seconds, rounds, port_bytes, reduced_bytes = 0.0, 0, 0, 0

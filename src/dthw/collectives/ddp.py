@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
 
 from dthw.collectives.execute import Work
 from dthw.collectives.run import Algorithm, all_reduce
 
-Hook = Callable[[dist.ProcessGroup | None, dist.GradBucket], torch.futures.Future[torch.Tensor]]
+Hook = Callable[[dist.ProcessGroup | None, GradBucket], torch.futures.Future[torch.Tensor]]
 
 
 def ddp_hook(algorithm: Algorithm = "auto") -> Hook:
@@ -28,7 +29,7 @@ def ddp_hook(algorithm: Algorithm = "auto") -> Hook:
         model.register_comm_hook(None, dthw.ddp_hook("halving_doubling"))
     """
 
-    def hook(group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def hook(group: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         gradients = bucket.buffer()
         gradients.div_(dist.get_world_size(group))
         work = all_reduce(gradients, group=group, async_op=True, algorithm=algorithm)

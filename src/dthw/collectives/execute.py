@@ -52,7 +52,7 @@ class Work:
         def hand_over(done: "Future[torch.Tensor]") -> None:
             error = done.exception()
             if error is not None:
-                future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+                future.set_exception(error)  # type: ignore[arg-type]  # its stub says the future's own type
             else:
                 future.set_result(done.result())
 
@@ -78,15 +78,15 @@ class Call:
 class Engine:
     """What one process keeps for one process group: scratch memory, checked calls, the queue of asynchronous ones."""
 
-    _all: "ClassVar[WeakKeyDictionary[dist.ProcessGroup, Engine]]" = WeakKeyDictionary()
-    _default: "ClassVar[tuple[dist.ProcessGroup | None, Engine | None]]" = (None, None)
+    _all: ClassVar[WeakKeyDictionary[dist.ProcessGroup, "Engine"]] = WeakKeyDictionary()
+    _default: ClassVar[tuple[dist.ProcessGroup | None, "Engine | None"]] = (None, None)
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group
         self.rank, self.size = group.rank(), group.size()
         self.gloo = dist.get_backend(group) == "gloo"
         # The backend itself saves a pass through torch's dispatcher for each message.
-        self.transport = group._get_backend(torch.device("cpu")) if self.gloo else group
+        self.transport: Any = group._get_backend(torch.device("cpu")) if self.gloo else group
         self.failure: str | None = None
         self.lock = threading.Lock()
         self.queue: ThreadPoolExecutor | None = None
@@ -107,7 +107,7 @@ class Engine:
             engine = cls._find(group)
             cls._default = (group, engine)
             return engine
-        if group is dist.GroupMember.NON_GROUP_MEMBER:
+        if group is dist.GroupMember.NON_GROUP_MEMBER:  # type: ignore[comparison-overlap]
             raise ValueError("this rank is not in the group; only its members may call all_reduce on it")
         if not isinstance(group, dist.ProcessGroup):
             raise TypeError(f"group is a {type(group).__name__}; it must be a torch.distributed.ProcessGroup")
@@ -153,7 +153,9 @@ class Engine:
             if self.failure:
                 raise CollectiveFailed(self.failure)
             # Each call into torch costs microseconds here, with the caches cold after a wait: most tensors need none.
-            plain = tensor.dim() == 1 and not tensor.requires_grad and tensor.is_contiguous() and not tensor.is_complex()
+            plain = (
+                tensor.dim() == 1 and not tensor.requires_grad and tensor.is_contiguous() and not tensor.is_complex()
+            )
             real = tensor if plain else tensor.detach()
             if real.is_complex():
                 real = torch.view_as_real(real)
@@ -193,11 +195,8 @@ class Engine:
         """On gloo: the compiled program. Little is done before the first receive is posted: peers wait for it."""
         boxes = self._bind(plan, flat, call)
         size, reduction = call.size, call.reduction
-        send, receive = self.transport.send, self.transport.recv
-        recorder = None
-        if observe.TRACES:
-            recorder = Recorder(self.transport, self.rank, plan.sends, plan.receives)
-            send, receive = recorder.send, recorder.receive
+        recorder = Recorder(self.transport, self.rank, plan.sends, plan.receives) if observe.TRACES else None
+        send, receive = (recorder or self.transport).send, (recorder or self.transport).recv
         sent: list[Any] = [None] * len(plan.sends)
         got: list[Any] = [None] * len(plan.receives)
         out = into = out_bytes = into_bytes = 0
@@ -229,7 +228,12 @@ class Engine:
             label = plan.receives[a] if receiving else plan.sends[a]
             # What is still posted may yet be written to: keep it alive.
             self.graveyard.append((boxes, sent, got))
-            self._fail(error, call.schedule, label.round, f"{'receiving from' if receiving else 'sending to'} rank {label.peer}")
+            self._fail(
+                error,
+                call.schedule,
+                label.round,
+                f"{'receiving from' if receiving else 'sending to'} rank {label.peer}",
+            )
         finally:
             moved = self.moved
             moved[0] += out

@@ -100,7 +100,7 @@ def binary_tree(p: int, n: float) -> Terms:
 
 
 def double_binary_tree(p: int, n: float, segments: int | None = None) -> Terms:
-    """(k + 2D - 1)α + (4k + 4D - 6 - 2[p = 2**(D-1) + 1]) n/2k β + (2k + 2D - 3) n/2k γ, with k segments, D = ceil(log2 p).
+    """(k + 2D - 1)α + (4k + 4D - 6 - 2[p = 2**(D-1) + 1]) n/2k β + (2k + 2D - 3) n/2k γ; D = ceil(log2 p), k segments.
 
     In the steady state a port carries 4 segments of n/2k bytes: three for the tree in which the rank is inner, one for
     the tree in which it is a leaf; the rest is the filling and draining of the pipeline. (p = 2 and 3, whose trees have
@@ -202,7 +202,8 @@ def lower_bound(collective: str, p: int, n: float) -> tuple[int, float, float]:
     """(rounds, bytes through some port, bytes reduced by some rank) that no algorithm can do without.
 
     Where a rank exchanges one message a round, the number of ranks it has heard from at most doubles in each, which
-    makes ceil(log2 p) rounds (servers and `one_shot` have fewer, with up to p-1 messages at a port in each). For all-reduce, each rank's share of the sums must come in and its result must go out: 2(p-1)/p n.
+    makes ceil(log2 p) rounds (servers and `one_shot` have fewer, with up to p-1 messages at a port in each). For
+    all-reduce, each rank's share of the sums must come in and its result must go out: 2(p-1)/p n.
     In general no algorithm meets the bounds together, and a switch that adds (SHARP, NVLS) is not bound by the second.
     Source: Chan, Heimlich, Purkayastha and van de Geijn, CCPE 2007.
 

@@ -24,7 +24,6 @@ class Counters:
         return Counters(*(a - b for a, b in zip(vars(self).values(), vars(earlier).values(), strict=True)))
 
 
-
 class Event(NamedTuple):
     """One message as the rank ``rank`` saw it; times are seconds of the system's monotonic clock.
 
@@ -129,8 +128,8 @@ class Recorder:
         """As the group's own."""
         return self._timed("send", self.group.send, box, peer, tag)
 
-    def receive(self, box: list[Any], peer: int, tag: int) -> "_Timed":
-        """As the group's own ``recv``."""
+    def recv(self, box: list[Any], peer: int, tag: int) -> "_Timed":
+        """As the group's own."""
         return self._timed("receive", self.group.recv, box, peer, tag)
 
     def _timed(self, side: str, post: Callable[..., Any], box: list[Any], peer: int, tag: int) -> "_Timed":

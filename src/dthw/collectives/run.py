@@ -131,11 +131,17 @@ def find_schedule(algorithm: Algorithm, ranks: int, nbytes: int, topology: Port 
         return _build(ALL_REDUCE[key], ranks)
     schedule = algorithm if isinstance(algorithm, Schedule) else _build(algorithm, ranks)
     if not isinstance(schedule, Schedule):
-        raise TypeError(f"algorithm returned {type(schedule).__name__}; it must return a Schedule for a number of ranks")
+        raise TypeError(
+            f"algorithm returned {type(schedule).__name__}; it must return a Schedule for a number of ranks"
+        )
     if schedule.ranks != ranks:
-        raise ValueError(f"{schedule.name} is for {schedule.ranks} ranks, but the group has {ranks}; build it for {ranks}")
+        raise ValueError(
+            f"{schedule.name} is for {schedule.ranks} ranks, but the group has {ranks}; build it for {ranks}"
+        )
     if schedule.collective != "all_reduce":
-        raise ValueError(f"{schedule.name} achieves {schedule.collective}; all_reduce needs a schedule that achieves all_reduce")
+        raise ValueError(
+            f"{schedule.name} achieves {schedule.collective}; all_reduce needs a schedule that achieves all_reduce"
+        )
     return schedule
 
 
@@ -153,7 +159,9 @@ def _check_tensor(tensor: torch.Tensor) -> None:
         raise ValueError("tensor is on the meta device and holds no data; move it to a real device first")
     # Not to be asked of sparse or meta tensors, hence last.
     if not tensor.is_contiguous() and torch._debug_has_internal_overlap(tensor) == 1:
-        raise RuntimeError("tensor is expanded: several of its elements share one place in memory; call .contiguous() first")
+        raise RuntimeError(
+            "tensor is expanded: several of its elements share one place in memory; call .contiguous() first"
+        )
 
 
 def _check_operation(op: Any, dtype: torch.dtype) -> str:
@@ -209,4 +217,6 @@ def _compare(engine: Engine, tensor: torch.Tensor, call: Call) -> None:
     odd = [key for key in mine if any(asked[key] != theirs[0][key] for asked in theirs)]
     if odd:
         lines = [f"  rank {r}: " + ", ".join(f"{key} {asked[key]}" for key in odd) for r, asked in enumerate(theirs)]
-        raise ValueError("\n".join([f"the ranks ask for different things ({', '.join(odd)}); nothing was sent:", *lines]))
+        raise ValueError(
+            "\n".join([f"the ranks ask for different things ({', '.join(odd)}); nothing was sent:", *lines])
+        )

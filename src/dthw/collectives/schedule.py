@@ -1,5 +1,6 @@
 """A collective algorithm as data: rows of messages that repeat, checked when built."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -79,13 +80,10 @@ class Row:
 
     def of_rank(self, rank: int) -> "Row":
         """The same row with only the messages this rank sends or receives."""
-        mine = (self.src == rank) | (self.dst == rank)
-        return self.select(mine)
-
-    def select(self, which: NDArray[np.bool_]) -> "Row":
-        arrays = (self.src, self.dst, self.lo, self.n, self.op, self.shift, self.base, self.span)
-        src, dst, lo, n, op, shift, base, span = (a[which] for a in arrays)
-        return Row(src, dst, lo, n, op, shift, base, span, self.times, self.wrap)
+        on = (self.src == rank) | (self.dst == rank)
+        numbers = (self.src, self.dst, self.lo, self.n, self.shift, self.base, self.span)
+        src, dst, lo, n, shift, base, span = (a[on] for a in numbers)
+        return Row(src, dst, lo, n, self.op[on], shift, base, span, self.times, self.wrap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +102,13 @@ class Schedule:
     name : str
         What it is called in tables, pictures and errors.
     collective : str
-        What it achieves: 'all_reduce', 'reduce_scatter', 'all_gather', 'broadcast', 'reduce', or 'all_to_all' (a message
-        pattern for cost and simulation only: there ``lo`` is a place in the sender's buffer).
+        What it achieves: 'all_reduce', 'reduce_scatter', 'all_gather', 'broadcast', 'reduce', or 'all_to_all' (a
+        message pattern for cost and simulation only: there ``lo`` is a place in the sender's buffer).
     root : int
         Where a broadcast starts and a reduce ends.
     owner : array of int, optional
-        owner[c] is the rank that ends (reduce-scatter) or starts (all-gather) with chunk c; default c * ranks // chunks.
+        owner[c] is the rank that ends (reduce-scatter) or starts (all-gather) with chunk c; default
+        c * ranks // chunks.
 
     Raises
     ------
@@ -140,13 +139,17 @@ class Schedule:
             if value < 1:
                 raise ValueError(f"{self.name}: {what} is {value}; a schedule needs at least 1")
         if self.collective not in COLLECTIVES:
-            raise ValueError(f"{self.name}: collective is {self.collective!r}; it must be one of {', '.join(COLLECTIVES)}")
+            raise ValueError(
+                f"{self.name}: collective is {self.collective!r}; it must be one of {', '.join(COLLECTIVES)}"
+            )
         if not 0 <= self.root < self.ranks:
             raise ValueError(f"{self.name}: root is {self.root}; the ranks are 0 to {self.ranks - 1}")
         default = np.arange(self.chunks) * self.ranks // self.chunks
         owners = default if self.owner is None else np.asarray(self.owner, dtype=np.int64)
         if owners.shape != (self.chunks,) or owners.min() < 0 or owners.max() >= self.ranks:
-            raise ValueError(f"{self.name}: owner must give one rank of 0 to {self.ranks - 1} for each of {self.chunks} chunks")
+            raise ValueError(
+                f"{self.name}: owner must give one rank of 0 to {self.ranks - 1} for each of {self.chunks} chunks"
+            )
         object.__setattr__(self, "steps", tuple(self.steps))
         object.__setattr__(self, "owners", owners)
         object.__setattr__(self, "rows", tuple(self._row(k, step) for k, step in enumerate(self.steps)))
@@ -154,8 +157,10 @@ class Schedule:
     def _row(self, k: int, step: Step) -> Row:
         span = np.asarray(self.chunks) - step.base if step.span is None else step.span
         numbers = (step.src, step.dst, step.lo, step.n, step.shift, step.base, span)
-        fields = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.int64)) for x in numbers), np.atleast_1d(step.op))
-        src, dst, lo, n, shift, base, window, op = fields
+        whole = [np.atleast_1d(np.asarray(x, dtype=np.int64)) for x in numbers]
+        shape = np.broadcast_shapes(*(a.shape for a in whole), np.shape(step.op))
+        src, dst, lo, n, shift, base, window = (np.broadcast_to(a, shape) for a in whole)
+        op = np.broadcast_to(np.asarray(step.op, dtype=np.str_), shape)
         row = Row(src, dst, lo, n, op, shift, base, window, step.times, step.wrap)
         self._check(k, row)
         return row
@@ -183,8 +188,8 @@ class Schedule:
                 if clash is not None:
                     i, now = clash, row.at(t)
                     raise ValueError(
-                        f"{self.name}: row {k}, repetition {t}: two messages write chunk {now.lo[i]} of rank {now.dst[i]}, "
-                        "one of them with '='; only additions may share a place in a round"
+                        f"{self.name}: row {k}, repetition {t}: two messages write chunk {now.lo[i]} of rank "
+                        f"{now.dst[i]}, one of them with '='; only additions may share a place in a round"
                     )
 
     def rounds(self, rank: int | None = None) -> Iterator[Round]:
@@ -253,7 +258,7 @@ def together(*tracks: Sequence[Step]) -> list[Step]:
     ends = [np.cumsum([step.times for step in track]) for track in tracks]
     cuts = np.unique(np.concatenate([[0], *ends]).astype(int))
     joined = []
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in itertools.pairwise(cuts):
         now = []
         for track, end in zip(tracks, ends, strict=True):
             k = int(np.searchsorted(end, start, side="right"))

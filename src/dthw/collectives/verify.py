@@ -81,7 +81,9 @@ def verify(schedule: Schedule) -> Verdict:
     ring: all_reduce on 8 ranks verified in 14 rounds, counted exactly
     """
     if schedule.collective == "all_to_all":
-        raise ValueError("an all-to-all schedule is a message pattern for cost and simulation; there is nothing to verify")
+        raise ValueError(
+            "an all-to-all schedule is a message pattern for cost and simulation; there is nothing to verify"
+        )
     p, exact = schedule.ranks, schedule.ranks <= EXACT_RANKS
     if exact:
         parts = np.zeros((p, schedule.chunks, p), dtype=np.int32)
@@ -141,7 +143,7 @@ def _contributors(schedule: Schedule, chunk: int) -> NDArray[np.bool_]:
     if schedule.collective in ("all_reduce", "reduce_scatter", "reduce"):
         return np.ones(schedule.ranks, dtype=bool)
     source = schedule.root if schedule.collective == "broadcast" else schedule.owners[chunk]
-    return np.arange(schedule.ranks) == source
+    return np.equal(np.arange(schedule.ranks), source)
 
 
 def _one_per_owner(schedule: Schedule) -> NDArray[np.int64]:
@@ -162,9 +164,9 @@ def _judged(schedule: Schedule) -> NDArray[np.bool_]:
     """Shape (ranks, chunks): the places whose content the collective promises."""
     rank = np.arange(schedule.ranks)[:, None]
     if schedule.collective == "reduce_scatter":
-        return rank == schedule.owners
+        return np.equal(rank, schedule.owners)
     if schedule.collective == "reduce":
-        return np.broadcast_to(rank == schedule.root, (schedule.ranks, schedule.chunks))
+        return np.broadcast_to(np.equal(rank, schedule.root), (schedule.ranks, schedule.chunks))
     return np.ones((schedule.ranks, schedule.chunks), dtype=bool)
 
 
@@ -204,12 +206,19 @@ def table(schedule: Schedule, only: Sequence[int] | None = None) -> str:
     shown = range(p) if only is None else only
 
     def cells() -> list[list[str]]:
-        return [["*" if (c == 1).all() else "".join(str(q) * int(c[q]) for q in range(p)) for c in parts[r]] for r in shown]
+        return [
+            ["*" if (c == 1).all() else "".join(str(q) * int(c[q]) for q in range(p)) for c in parts[r]] for r in shown
+        ]
 
     rows = [("start", cells())]
-    rows += [(f"{k} {''.join(sorted(set(r.op.tolist())))}", cells()) for k, r in enumerate(propagate(schedule, parts), start=1)]
+    rows += [
+        (f"{k} {''.join(sorted(set(r.op.tolist())))}", cells())
+        for k, r in enumerate(propagate(schedule, parts), start=1)
+    ]
     width = max(len(cell) for _, ranks in rows for row in ranks for cell in row)
     blocks = [(label, [" ".join(f"{cell:<{width}}" for cell in row) for row in ranks]) for label, ranks in rows]
     lines = [("round", [f"rank {r}" for r in shown]), *blocks]
     wide, first = (max(map(len, column)) for column in (lines[0][1] + blocks[0][1], [label for label, _ in lines]))
-    return "\n".join((f"{label:<{first}} | " + " | ".join(f"{b:<{wide}}" for b in block)).rstrip() for label, block in lines)
+    return "\n".join(
+        (f"{label:<{first}} | " + " | ".join(f"{b:<{wide}}" for b in block)).rstrip() for label, block in lines
+    )

@@ -1,6 +1,7 @@
 """Real all-reduces, counted and timed; the functions here run inside a rank."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -33,8 +34,8 @@ def sweep(sizes: Sequence[int], algorithms: Sequence[str]) -> list[dict[str, obj
     records: list[dict[str, object]] = []
     for nbytes in sizes:
         tensor = torch.zeros(nbytes // 4, device=group_device())  # zeros stay zeros, however often they are summed
-        calls = {TORCH: lambda t=tensor: dist.all_reduce(t)}
-        calls |= {name: lambda t=tensor, a=name: dthw.all_reduce(t, algorithm=a) for name in algorithms}
+        calls: dict[str, Callable[[], object]] = {TORCH: partial(dist.all_reduce, tensor)}
+        calls |= {name: partial(dthw.all_reduce, tensor, algorithm=name) for name in algorithms}
         moved = {name: counted(name, nbytes // 4) for name in algorithms}
         for name, seconds in in_turn(calls, repeats_for(nbytes, dist.get_world_size())).items():
             count = moved.get(name)

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dthw.collectives.auto import CANDIDATES
+from dthw.collectives.cost import Port
 from dthw.collectives.formulas import ALL_REDUCE
 
 
@@ -60,3 +62,18 @@ def by_ranks(records: Iterable[Mapping[str, Any]]) -> dict[int, Fit]:
         form = ALL_REDUCE[algorithm](p, nbytes)
         terms.setdefault(p, []).append((form.rounds, form.port_bytes, median(seconds)))
     return {p: alpha_beta(rows) for p, rows in sorted(terms.items())}
+
+
+def port(records: Iterable[Mapping[str, Any]], ranks: int) -> Port:
+    """α, β and γ for one number of ranks, over the algorithms that "auto" chooses among.
+
+    γ can be told from β because recursive doubling adds as many bytes as it moves, the others half as many. Relative
+    least squares, as in `alpha_beta`.
+    """
+    samples: dict[tuple[str, int], list[float]] = {}
+    for record in records:
+        if record["ranks"] == ranks and record["algorithm"] in CANDIDATES:
+            samples.setdefault((record["algorithm"], record["bytes"]), []).extend(record["seconds"])
+    rows = np.array([(*ALL_REDUCE[name](ranks, nbytes)[:3], median(s)) for (name, nbytes), s in samples.items()])
+    constants = np.linalg.lstsq(rows[:, :3] / rows[:, 3:], np.ones(len(rows)), rcond=None)[0]
+    return Port(*map(float, constants))

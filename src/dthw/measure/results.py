@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,13 @@ SCHEMA = 1
 
 def provenance(command: str) -> dict[str, object]:
     """What was measured where, with what, when."""
-    import torch
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "device": processor(),
         "cores": cores,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": version("torch"),
         "command": command,
         "date": date.today().isoformat(),
     }
@@ -57,5 +56,7 @@ def read(path: str | Path) -> dict[str, Any]:
     """A result file as written by `write`; ValueError where the schema is another one."""
     content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     if content.get("schema") != SCHEMA:
-        raise ValueError(f"{path} has schema {content.get('schema')!r}; this version reads schema {SCHEMA}: measure anew")
+        raise ValueError(
+            f"{path} has schema {content.get('schema')!r}; this version reads schema {SCHEMA}: measure anew"
+        )
     return content

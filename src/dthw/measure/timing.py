@@ -1,7 +1,7 @@
 """Timing collective calls on ranks: in turn, started together, the slowest rank counts."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -12,14 +12,18 @@ def group_device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
 
 
-def in_turn(calls: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, list[float]]:
+def in_turn(calls: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, list[float]]:
     """Seconds of each repeat of each call, the maximum over ranks, the calls alternating within one loop.
 
     A barrier precedes every call, so that all ranks start together; alternating spreads the machine's moods evenly.
     Under NCCL the clock stops when the GPU has finished. Runs inside a rank; every rank gets the same lists.
     """
     device = group_device()
-    finish = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
+
+    def finish() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
     seconds = torch.zeros(len(calls), repeats, dtype=torch.float64)
     for repeat in range(-warm_up, repeats):
         for k, call in enumerate(calls.values()):

@@ -1,0 +1,47 @@
+"""Each snippet runs as its page says: under torchrun, on two local gloo ranks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def torchrun(script: str, *arguments: str) -> str:
+    """What the snippet prints; ``--standalone`` is a rendezvous of its own on a free port."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "says"),
+    [
+        ("snippets/four_ranks.py", (), "rank 0 of 2 put in"),
+        ("snippets/all_reduce_race.py", ("--sizes", "1024", "65536"), "halving_doubling"),
+        ("snippets/train_ddp.py", ("--steps", "3", "--algorithm", "ring"), "2 ranks, ring: loss"),
+        ("snippets/train_ddp.py", ("--steps", "3", "--algorithm", "torch"), "2 ranks, torch: loss"),
+        ("snippets/same_bits.py", (), "all ranks agree: True"),
+    ],
+)
+def test_the_snippet_runs_under_torchrun(script: str, arguments: tuple[str, ...], says: str) -> None:
+    assert says in torchrun(script, *arguments)
+
+
+def test_training_through_a_schedule_gives_the_losses_of_plain_ddp() -> None:
+    from dthw import launch
+
+    for ranks in (2, 3, 4):
+        plain = launch("snippets/train_ddp.py:train", ranks, None)
+        for algorithm in ("auto", "ring", "recursive_doubling", "torus_2d"):
+            hooked = launch("snippets/train_ddp.py:train", ranks, algorithm)
+            assert all(losses == hooked[0] for losses in hooked), "all ranks see one loss"
+            assert hooked[0] == pytest.approx(plain[0], rel=1e-5), f"{ranks} ranks, {algorithm}"
+        assert plain[0][-1] < 0.5 * plain[0][0], "the model learns"
