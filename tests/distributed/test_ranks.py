@@ -286,8 +286,11 @@ def test_a_killed_nursery_is_replaced(proc: None) -> None:
 
 
 WAITING = """
+    import signal
     from dthw import launch
     if __name__ == "__main__":
+        # What starts in the background of a shell inherits that Ctrl-C is ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         print("launching", flush=True)
         launch("{programs}:note_pid_and_wait", 3, {directory!r}, child={child})
 """
@@ -435,6 +438,7 @@ def test_importing_needs_no_torch() -> None:
 
 # ── one group, however started ───────────────────────────────────────────────────────────────────────────────────────
 GROUP = """
+    import sys
     import torch, torch.distributed as dist
     from dthw.ranks import process_group
 
@@ -445,7 +449,9 @@ GROUP = """
         return rank, world, dist.is_initialized()
 
     if __name__ == "__main__":
-        print(*main())
+        # torchrun's ranks write unbuffered to one pipe, where print would leave its end of line for later
+        rank, world, left = main()
+        sys.stdout.write(f"{rank} {world} {left}\\n")
 """
 
 

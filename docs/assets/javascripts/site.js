@@ -4,7 +4,7 @@
 // sees to code, and only where there is a mouse; here it is done for every such box on any device.
 const boxes = [
   ".md-typeset__scrollwrap", ".md-typeset pre > code", ".md-typeset div.arithmatex",
-  ".md-typeset figure > .scroll",
+  ".md-typeset figure > .scroll", ".md-typeset .tabbed-labels",
 ].join();
 const sizes = new ResizeObserver(entries => entries.forEach(({ target }) => {
   if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");

@@ -44,8 +44,8 @@ class WrongSchedule(ValueError):
         faults = [f"{_parts(who)} {what}" for who, what in ((missing, "missing"), (doubled, "added more than once"),
                                                             (foreign, "there but should not be")) if who]  # fmt: skip
         last = f"round {when}" if when else "no round: nothing was ever written there"
-        where = f"first wrong place rank {rank}, chunk {chunk}, {last}"
-        super().__init__(f"{schedule.name} is not a correct {schedule.collective}: {where}: {'; '.join(faults)}")
+        where = f"first wrong place: rank {rank}, chunk {chunk}, {last}"
+        super().__init__(f"{schedule.name} is not a correct {schedule.collective}\n{where}\n" + "\n".join(faults))
 
 
 def _parts(who: tuple[int, ...]) -> str:
