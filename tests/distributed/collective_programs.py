@@ -263,13 +263,13 @@ def mismatched() -> None:
     dthw.all_reduce(torch.ones(4000 if dist.get_rank() == 1 else 4), algorithm="ring")
 
 
-def bereaved(algorithm: str, how: str, count: int, notes: str) -> None:
+def bereaved(algorithm: str, how: str, count: int, notes: str, when: int = 5) -> None:
     """The last rank dies or stops in the middle of a run of all-reduces; the others write down what they see."""
     rank, p = dist.get_rank(), dist.get_world_size()
     bystander = torch.arange(50.0)
     x = torch.ones(count)
     for k in range(10_000):
-        if rank == p - 1 and k == 5:
+        if rank == p - 1 and k == when:
             os.kill(os.getpid(), signal.SIGKILL if how == "killed" else signal.SIGSTOP)
         x.fill_(1.0)
         try:

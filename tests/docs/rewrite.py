@@ -8,6 +8,7 @@ import io
 import sys
 import textwrap
 import traceback
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from sybil import Document
@@ -41,9 +42,11 @@ def rewrite(path: Path) -> bool:
             exec(compile(block.source, str(path), "exec", dont_inherit=True), namespace)
             continue
         lines = []
-        for example in statements(block.source):
-            first, *others = example.source.rstrip("\n").split("\n")
-            lines += [f">>> {first}", *(f"... {line}".rstrip() for line in others)]
+        prompts = textwrap.dedent(block.source).splitlines()
+        for example, after in pairwise([*statements(block.source), None]):
+            until = after.lineno if after else len(prompts)
+            # Its prompts, as they stand: the output below them may begin with dots, but not right after.
+            lines += takewhile(lambda line: line.startswith((">>>", "...")), prompts[example.lineno : until])
             printed = shown(example.source, namespace)
             lines += printed.split("\n") if printed else []
         raw = text[block.start : block.end]

@@ -234,6 +234,10 @@ class Engine:
                 label.round,
                 f"{'receiving from' if receiving else 'sending to'} rank {label.peer}",
             )
+        except BaseException:  # Ctrl-C, say: messages are still under way, and peers wait for more
+            self.graveyard.append((boxes, sent, got))
+            self.failure = "an all_reduce on this process group was interrupted; destroy the group and start again"
+            raise
         finally:
             moved = self.moved
             moved[0] += out
