@@ -100,7 +100,8 @@ def launch(
     Notes
     -----
     On two cores the first launch of a process takes 1.2 s, most of it torch's import, later ones 0.06 s for 2 ranks and
-    0.2 s for 8. Only the idle helper outlives the call, and it ends with the process. Linux, macOS or WSL.
+    0.2 s for 8. Only the idle helper outlives the call, and it ends with the process. Linux, macOS or WSL. On Linux the
+    ranks are scheduled as batch processes, which hand work to one another faster where they outnumber the cores.
 
     Examples
     --------

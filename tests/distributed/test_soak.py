@@ -41,8 +41,13 @@ def test_ranks_agree_with_torch_over_and_over() -> None:
             assert launch(f"{PROGRAMS}:agree", p, *arguments, timeout=600) == [[]] * p
 
 
-@given(name=st.sampled_from(sorted(ALL_REDUCE)), p=st.integers(1, 12), count=st.integers(0, 80), piece=st.integers(1, 9),
-       seed=SEEDS)  # fmt: skip
+@given(
+    name=st.sampled_from(sorted(ALL_REDUCE)),
+    p=st.integers(1, 12),
+    count=st.integers(0, 80),
+    piece=st.integers(1, 9),
+    seed=SEEDS,
+)
 @settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_programs_neither_deadlock_nor_go_wrong(name: str, p: int, count: int, piece: int, seed: int) -> None:
     check(ALL_REDUCE[name](p), count, piece, seed)

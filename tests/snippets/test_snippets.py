@@ -35,6 +35,13 @@ def test_the_snippet_runs_under_torchrun(script: str, arguments: tuple[str, ...]
     assert says in torchrun(script, *arguments)
 
 
+def test_the_batch_file_is_a_valid_script_that_starts_an_existing_program() -> None:
+    batch = ROOT / "snippets" / "all_reduce_race.sbatch"
+    subprocess.run(["bash", "-n", str(batch)], check=True, timeout=30)
+    program = batch.read_text().split()[-1]
+    assert (ROOT / program).is_file()
+
+
 def test_training_through_a_schedule_gives_the_losses_of_plain_ddp() -> None:
     from dthw import launch
 
