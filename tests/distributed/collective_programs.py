@@ -130,7 +130,7 @@ def subgroups() -> list[str]:
     """Two groups of a world of five, with ranks that are not their global ranks, at work at the same time."""
     wrong, rank = [], dist.get_rank()
     members = [[4, 2, 0], [1, 3]]
-    groups = [dist.new_group(m) for m in members]
+    groups = [dist.new_group(members[0]), dist.new_group(members[1], backend="cpu:gloo")]
     for m, group in zip(members, groups, strict=True):
         if rank in m:
             for name in ("ring", "recursive_doubling", "parameter_server", "auto"):
@@ -283,3 +283,21 @@ def bereaved(algorithm: str, how: str, count: int, notes: str, when: int = 5) ->
             seen = {"error": str(error), "again": again, "bystander": torch.equal(bystander, torch.arange(50.0))}
             Path(notes, f"{rank}.json").write_text(json.dumps(seen))
             raise
+
+
+def on_gpus() -> list[str]:
+    """NCCL: sums, averages, an asynchronous call and a DDP bucket's future, on the current GPU of each rank."""
+    wrong, p, rank = [], dist.get_world_size(), dist.get_rank()
+    for name in (*ALL_REDUCE, "auto"):
+        for count in (0, 1, p + 1, 100_003):
+            x = _input(count, torch.float32, "SUM").cuda()
+            expected = x.clone()
+            dist.all_reduce(expected)
+            before = dthw.counters()
+            work = dthw.all_reduce(x, algorithm=name, async_op=True)
+            assert work is not None
+            if not torch.allclose(work.get_future().wait(), expected, rtol=p * 1e-7, atol=0):
+                wrong.append(f"{name} count {count}: differs on rank {rank}")
+            if fault := _miscounted(name, p, count, 4, dthw.counters() - before):
+                wrong.append(f"{name} count {count}: {fault}")
+    return wrong

@@ -69,6 +69,11 @@ def test_the_batched_path_of_other_backends_gives_the_same() -> None:
     assert faults(program("in_batches", 5)) == []
 
 
+@pytest.mark.gpu
+def test_nccl_gives_the_same_on_the_gpus_that_are_there() -> None:
+    assert faults(program("on_gpus", torch.cuda.device_count(), backend="nccl")) == []
+
+
 def test_order_renames_ranks() -> None:
     results = program("renamed", 4, [2, 0, 3, 1])
     assert [r[0] for r in results] == [[1111]] * 4

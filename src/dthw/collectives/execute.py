@@ -26,11 +26,24 @@ class CollectiveFailed(RuntimeError):
     """A collective that could not be finished: a peer died, or did not answer within the group's timeout."""
 
 
+def _gloo_of(group: dist.ProcessGroup) -> Any:
+    """The group's gloo backend for CPU tensors, None if it has another.
+
+    Asking the backend itself finds gloo also in a group of several backends, and saves each message a pass through
+    torch's dispatcher.
+    """
+    try:
+        backend = group._get_backend(torch.device("cpu"))
+    except RuntimeError:
+        return None
+    return backend if backend.name() == "gloo" else None
+
+
 class Work:
     """A handle like torch's: ``wait``, ``is_completed``, ``exception``, ``get_future``."""
 
-    def __init__(self, done: "Future[torch.Tensor]") -> None:
-        self._done = done
+    def __init__(self, done: "Future[torch.Tensor]", device: torch.device) -> None:
+        self._done, self._device = done, device
 
     def wait(self, timeout: timedelta | float | None = None) -> bool:
         """Block until the tensor holds the result, or raise what went wrong; TimeoutError after ``timeout`` seconds."""
@@ -47,7 +60,9 @@ class Work:
 
     def get_future(self) -> "torch.futures.Future[torch.Tensor]":
         """A torch future of the tensor, as communication hooks of DDP return it."""
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        # A future must be told of the GPU whose tensor it will hold.
+        devices: list[int | str | torch.device] | None = [self._device] if self._device.type != "cpu" else None
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=devices)
 
         def hand_over(done: "Future[torch.Tensor]") -> None:
             error = done.exception()
@@ -84,9 +99,7 @@ class Engine:
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group
         self.rank, self.size = group.rank(), group.size()
-        self.gloo = dist.get_backend(group) == "gloo"
-        # The backend itself saves a pass through torch's dispatcher for each message.
-        self.transport: Any = group._get_backend(torch.device("cpu")) if self.gloo else group
+        self.gloo = _gloo_of(group)
         self.failure: str | None = None
         self.lock = threading.Lock()
         self.queue: ThreadPoolExecutor | None = None
@@ -136,7 +149,7 @@ class Engine:
             if self.queue is None:
                 self.queue = ThreadPoolExecutor(1, thread_name_prefix="dthw-all-reduce")
             self.last = self.queue.submit(self._reduce, tensor, call)
-            return Work(self.last)
+            return Work(self.last, tensor.device)
         if self.last is not None:
             self.last.exception()  # a queued call comes first; its error, if any, is for its own handle
             self.last = None
@@ -146,7 +159,7 @@ class Engine:
         # A GPU's stream is a queue by its nature: what was put there is in order, and the caller's stream waits for it.
         done: Future[torch.Tensor] = Future()
         done.set_result(tensor)
-        return Work(done)
+        return Work(done, tensor.device)
 
     def _reduce(self, tensor: torch.Tensor, call: Call) -> torch.Tensor:
         with self.lock:
@@ -164,8 +177,8 @@ class Engine:
             if plan is None:
                 plan = compile_plan(call.schedule, call.order, self.rank, flat.numel(), flat.element_size())
                 call.plan = plan
-            if self.gloo and flat.is_cpu:
-                self._stream(plan, flat, call)
+            if self.gloo is not None and flat.is_cpu:
+                self._stream(self.gloo, plan, flat, call)
             else:
                 try:
                     run_batches(plan, flat, call.reduction, self.group, call.order, TAG, self.moved)
@@ -191,12 +204,12 @@ class Engine:
             return [[flat], *call.scratch]
         return [[flat[lo:hi]] for lo, hi in plan.buffer_views] + call.scratch
 
-    def _stream(self, plan: Plan, flat: torch.Tensor, call: Call) -> None:
+    def _stream(self, gloo: Any, plan: Plan, flat: torch.Tensor, call: Call) -> None:
         """On gloo: the compiled program. Little is done before the first receive is posted: peers wait for it."""
         boxes = self._bind(plan, flat, call)
         size, reduction = call.size, call.reduction
-        recorder = Recorder(self.transport, self.rank, plan.sends, plan.receives) if observe.TRACES else None
-        send, receive = (recorder or self.transport).send, (recorder or self.transport).recv
+        recorder = Recorder(gloo, self.rank, plan.sends, plan.receives) if observe.TRACES else None
+        send, receive = (recorder or gloo).send, (recorder or gloo).recv
         sent: list[Any] = [None] * len(plan.sends)
         got: list[Any] = [None] * len(plan.receives)
         out = into = out_bytes = into_bytes = 0
