@@ -96,7 +96,7 @@ def test_what_is_not_sold_yet_is_announced() -> None:
 def test_an_assumption_says_what_it_rests_on() -> None:
     assumed = [(name, field, fact) for name, field, fact in facts() if fact.status == "assumed"]
     assert {name for name, _, _ in assumed} == {
-        "gpu TPU v4", "link ICI TPU v4", "run MegaScale", "run StepFun trace", "run GPT-4, reportedly",
+        "gpu MI350X", "gpu TPU v4", "link ICI TPU v4", "run MegaScale", "run StepFun trace", "run GPT-4, reportedly",
     }  # fmt: skip
     for name, _, fact in assumed:
         word, _, rest = name.partition(" ")
