@@ -18,7 +18,7 @@ import math
 import re
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, overload
 
 KB, MB, GB, TB, PB = 1e3, 1e6, 1e9, 1e12, 1e15
 KiB, MiB, GiB, TiB = 2**10, 2**20, 2**30, 2**40
@@ -155,6 +155,10 @@ class Bandwidth:
         """
         return self._one_way * seconds
 
+    @overload
+    def __rtruediv__(self, size: float) -> float: ...
+    @overload
+    def __rtruediv__(self, size: Any) -> Any: ...
     def __rtruediv__(self, size: Any) -> Any:
         if not (isinstance(size, Real) or hasattr(size, "__array__")):
             return NotImplemented
