@@ -22,7 +22,7 @@ _HOME = {
     "RanksFailed": "dthw.ranks",
     "trace": "dthw.collectives.observe",
 }
-_MODULES = ("catalog", "collectives", "draw", "measure", "ranks", "units")
+_MODULES = ("catalog", "collectives", "draw", "measure", "ranks", "topology", "units")
 
 __all__ = ["RanksFailed", "all_reduce", "counters", "ddp_hook", "launch", "trace"]
 

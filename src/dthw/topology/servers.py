@@ -3,14 +3,19 @@
 import itertools
 from collections.abc import Iterable
 
+from dthw import catalog
 from dthw.topology.graph import Topology
 
+
+def _rate(link: str) -> float:
+    return catalog.link(link).bandwidth.one_way
+
+
 # Bytes per second in one direction.
-PCIE = {3: 15.754e9, 4: 31.508e9, 5: 63.015e9}  # 16 lanes after 128b/130b encoding: PCI-SIG base specifications
-NVLINK = {2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}  # one link: NVIDIA V100, A100, H100 and B200 product pages
-C2C = 450e9  # a Grace CPU and its GPUs: NVIDIA GB200 product page
-XGMI = 64e9  # two MI300X: AMD MI300X data sheet, 128 GB/s counting both directions
-PORT = {"EDR": 12.5e9, "HDR": 25e9, "NDR": 50e9}  # four lanes: InfiniBand roadmap
+PCIE = {generation: _rate(f"PCIe {generation}.0 x16") for generation in (3, 4, 5)}
+NVLINK = {generation: _rate(f"NVLink {generation}") for generation in (2, 3, 4, 5)}  # all links of a GPU
+PORT = {rate: _rate(f"InfiniBand {rate} 4x") for rate in ("EDR", "HDR", "NDR")}
+C2C = _rate("NVLink-C2C (Grace)")
 SOCKETS = 40e9  # between two CPUs: assumed, no vendor states what PCIe traffic gets there
 
 
@@ -85,28 +90,28 @@ def dgx1_v100() -> Topology:
     [25.0, 50.0, 15.754]
     """
     single, double = "01 02 13 26 37 45 46 57", "03 04 12 15 23 47 56 67"
-    mesh = [(int(p[0]), int(p[1]), n * NVLINK[2]) for n, pairs in ((1, single), (2, double)) for p in pairs.split()]
+    mesh = [(int(p[0]), int(p[1]), n * NVLINK[2] / 6) for n, pairs in ((1, single), (2, double)) for p in pairs.split()]
     return pcie_server(2, 4, 8, 4, pcie=PCIE[3], nic=PORT["EDR"], mesh=mesh, name="DGX-1 (V100)")
 
 
 def dgx2() -> Topology:
     """Sixteen V100, six NVLinks each into NVSwitches (12 chips), and eight EDR ports."""
-    return pcie_server(2, 8, 16, 8, pcie=PCIE[3], nic=PORT["EDR"], nvswitch=6 * NVLINK[2], name="DGX-2")
+    return pcie_server(2, 8, 16, 8, pcie=PCIE[3], nic=PORT["EDR"], nvswitch=NVLINK[2], name="DGX-2")
 
 
 def dgx_a100() -> Topology:
     """Eight A100, twelve NVLinks each into NVSwitches (6 chips), and eight HDR ports."""
-    return pcie_server(2, 4, 8, 8, pcie=PCIE[4], nic=PORT["HDR"], nvswitch=12 * NVLINK[3], name="DGX A100")
+    return pcie_server(2, 4, 8, 8, pcie=PCIE[4], nic=PORT["HDR"], nvswitch=NVLINK[3], name="DGX A100")
 
 
 def dgx_h100() -> Topology:
     """Eight H100, eighteen NVLinks each into NVSwitches (4 chips), and one NDR port behind each GPU's PCIe switch."""
-    return pcie_server(2, 8, 8, 8, nvswitch=18 * NVLINK[4], name="DGX H100")
+    return pcie_server(2, 8, 8, 8, nvswitch=NVLINK[4], name="DGX H100")
 
 
 def dgx_b200() -> Topology:
     """Eight B200, eighteen NVLinks each into NVSwitches, and one NDR port behind each GPU's PCIe switch."""
-    return pcie_server(2, 8, 8, 8, nvswitch=18 * NVLINK[5], name="DGX B200")
+    return pcie_server(2, 8, 8, 8, nvswitch=NVLINK[5], name="DGX B200")
 
 
 def gb200_nvl72() -> Topology:
@@ -114,10 +119,10 @@ def gb200_nvl72() -> Topology:
 
     Two Graces share a tray; trays meet on NVLink alone, so that a GPU reaches the NICs of its own tray.
     """
-    return pcie_server(36, 0, 72, 72, host_link=C2C, board=2, nvswitch=18 * NVLINK[5], name="GB200 NVL72")
+    return pcie_server(36, 0, 72, 72, host_link=C2C, board=2, nvswitch=NVLINK[5], name="GB200 NVL72")
 
 
 def mi300x() -> Topology:
     """Eight MI300X, each linked to each of the seven others, and one 400 Gb/s port behind each GPU's PCIe switch."""
-    mesh = [(a, b, XGMI) for a, b in itertools.combinations(range(8), 2)]
+    mesh = [(a, b, _rate("xGMI MI300X") / 7) for a, b in itertools.combinations(range(8), 2)]
     return pcie_server(2, 8, 8, 8, mesh=mesh, name="MI300X")
