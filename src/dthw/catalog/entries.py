@@ -33,7 +33,7 @@ class Fact:
     ``printed`` is the value as the data file has it, unit and direction included. ``status``: *spec*, the maker says
     so; *measured*; *derived*, computed from other fields, which a test does again; *assumed*, a working value without
     a published one; *announced*, of a product not yet sold. ``evidence``: *primary*, read in the source itself;
-    *quoted*, read in a text that quotes it. ``as_of`` is when it was last compared with the source.
+    *quoted*, read in a text that quotes it. What was published after ``as_of`` is not in it.
     """
 
     printed: str
