@@ -86,6 +86,15 @@ def test_parallel_links_share_by_the_walks_cable() -> None:
     assert t.to_networkx().edges["a", "b"] == {"capacity": 3.0, "latency": 5e-7, "cables": 3}
 
 
+@pytest.mark.parametrize(("src", "dst"), [(-1, 0), (0, 2), ([0, 5], 0)])
+def test_flows_between_unknown_vertices_are_refused(src: int, dst: int) -> None:
+    t = Topology("pair", **PAIR)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is not one of the 2"):
+        t.routes(src, dst)
+    with pytest.raises(ValueError, match="no vertex is called 'c'"):
+        t.route("a", "c")
+
+
 def test_a_router_that_leaves_the_graph_is_refused() -> None:
     def jump(src: np.ndarray, dst: np.ndarray, seed: int | None) -> Walk:
         return Walk(np.stack([src, dst], axis=1), np.zeros((src.size, 1), int))

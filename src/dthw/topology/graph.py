@@ -171,6 +171,10 @@ class Topology:
     def walk(self, src: ArrayLike, dst: ArrayLike, seed: int | None = 0) -> Walk:
         """The vertices that flows pass, by the router or by search. ``seed`` as in `routes`."""
         first, last = np.broadcast_arrays(*(np.atleast_1d(self._ends(end)) for end in (src, dst)))
+        for end in (first, last):
+            unknown = end[(end < 0) | (end >= len(self.names))]
+            if unknown.size:
+                raise ValueError(f"{self.name}: vertex {unknown[0]} is not one of the {len(self.names)}")
         return self.router(first, last, seed) if self.router else self._search(first, last)
 
     def _search(self, src: Ints, dst: Ints) -> Walk:
