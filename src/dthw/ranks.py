@@ -9,6 +9,7 @@ cannot show where a rank hangs.
 
 import atexit
 import functools
+import gc
 import importlib.util
 import operator
 import os
@@ -196,6 +197,7 @@ def process_group() -> Iterator[tuple[int, int]]:
             dist.destroy_process_group()
         raise
     dist.destroy_process_group()
+    gc.collect()  # a cycle, as DDP leaves it, would keep the group's threads to the end of the interpreter: it aborts
 
 
 def _whole(name: str, value: Any) -> int:

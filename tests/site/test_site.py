@@ -268,7 +268,8 @@ def test_a_page_reached_without_a_reload_is_as_good_as_one_loaded(tab, kitchen):
     tab.goto(kitchen.url, wait_until="networkidle")
     tab.evaluate("window.still_here = true")
     tab.locator("article a", has_text="second page").click()
-    tab.wait_for_url("**/second/#names")
+    # Once there, the address follows the heading in view, so its end may have moved on already.
+    tab.wait_for_url("**/second/#*")
     assert tab.evaluate("window.still_here") is True
     tab.wait_for_selector("pre > code[tabindex='0']")
     assert tab.locator("nav.md-code__nav:not([role])").count() == 0

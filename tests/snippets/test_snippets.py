@@ -42,6 +42,27 @@ def test_the_batch_file_is_a_valid_script_that_starts_an_existing_program() -> N
     assert (ROOT / program).is_file()
 
 
+OWN_GROUP = """
+import torch, torch.distributed as dist, dthw
+dist.init_process_group("gloo")
+x = torch.ones(1000)
+for algorithm in ("ring", "auto"):
+    dthw.all_reduce(x, algorithm=algorithm)
+other = dist.new_group([0, 1])
+dthw.all_reduce(x, group=other, async_op=True).wait()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def test_a_program_that_destroys_its_group_itself_ends_without_an_abort(tmp_path: Path) -> None:
+    """What dthw keeps for a group must be gone before the interpreter is."""
+    script = tmp_path / "own_group.py"
+    script.write_text(OWN_GROUP)
+    for _ in range(3):
+        assert "terminate" not in torchrun(str(script))
+
+
 def test_training_through_a_schedule_gives_the_losses_of_plain_ddp() -> None:
     from dthw import launch
 

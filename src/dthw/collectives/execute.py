@@ -1,12 +1,12 @@
 """The engine under `dthw.all_reduce`: runs plans on one process group, one after the other."""
 
+import atexit
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -93,7 +93,7 @@ class Call:
 class Engine:
     """What one process keeps for one process group: scratch memory, checked calls, the queue of asynchronous ones."""
 
-    _all: ClassVar[WeakKeyDictionary[dist.ProcessGroup, "Engine"]] = WeakKeyDictionary()
+    _all: ClassVar[dict[dist.ProcessGroup, "Engine"]] = {}
     _default: ClassVar[tuple[dist.ProcessGroup | None, "Engine | None"]] = (None, None)
 
     def __init__(self, group: dist.ProcessGroup) -> None:
@@ -132,8 +132,17 @@ class Engine:
     def _find(cls, group: dist.ProcessGroup) -> "Engine":
         engine = cls._all.get(group)
         if engine is None:
+            cls.forget()
             engine = cls._all[group] = cls(group)
         return engine
+
+    @classmethod
+    def forget(cls, everything: bool = False) -> None:
+        """Let go of groups that have been destroyed. One that is still held when the interpreter ends aborts it."""
+        cls._default = (None, None)
+        for group in list(cls._all):
+            if everything or group not in dist.distributed_c10d._world.pg_map:
+                del cls._all[group]
 
     def remember(self, key: Any, call: Call) -> None:
         """Keep a call that has been checked; a program that makes new ones for ever keeps only the latest."""
@@ -267,3 +276,6 @@ class Engine:
             "group's timeout; this process group is of no further use: destroy it and start again."
         )
         raise CollectiveFailed(self.failure) from error
+
+
+atexit.register(Engine.forget, everything=True)
