@@ -1,14 +1,13 @@
 """An invalid graph cannot be built, and every route is a connected path."""
 
-import itertools
-
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dthw.topology import Routes, Topology, Walk
+from dthw.topology import Topology, Walk
+from tests.topology.checks import connected
 
 PAIR = {"names": ["a", "b"], "kinds": "host", "src": [0], "dst": [1], "capacity": 1e9, "duplex": True}
 
@@ -102,16 +101,6 @@ def test_a_router_that_leaves_the_graph_is_refused() -> None:
     t = Topology("jump", ["a", "s", "b"], ["host", "switch", "host"], [0, 1], [1, 2], 1.0, router=jump, duplex=True)
     with pytest.raises(ValueError, match="sends from a to b: there is no link"):
         t.route("a", "b")
-
-
-def connected(t: Topology, src: np.ndarray, dst: np.ndarray, routes: Routes) -> bool:
-    """Every route starts at its source, ends at its destination, and each link starts where the last ended."""
-    for s, d, (lo, hi) in zip(src, dst, itertools.pairwise(routes.offsets), strict=True):
-        links = routes.links[lo:hi]
-        at = [s, *t.dst[links]]
-        if at[-1] != d or (t.src[links] != at[:-1]).any():
-            return False
-    return True
 
 
 @settings(deadline=None, max_examples=60)

@@ -12,6 +12,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LATENCY_S = 5e-7  # of a link, with the switch or port it leads to, where nothing better is known: assumed
 
+PLURAL = {"switch": "switches", "nvswitch": "nvswitches", "leaf": "leaves"}
+
 
 class Walk(NamedTuple):
     """Where flows pass. A vertex that repeats is no hop, so that flows of unequal length share one array."""
@@ -272,7 +274,7 @@ class Topology:
     def describe(self) -> str:
         """Vertices by kind, then links by the kinds they join, with their number and capacity in one direction."""
         kinds = Counter(self.kinds.tolist())
-        said = ", ".join(f"{n:,} {k}{'' if n == 1 else 'es' if k[-1] in 'hx' else 's'}" for k, n in kinds.items())
+        said = ", ".join(f"{n:,} {k if n == 1 else PLURAL.get(k, f'{k}s')}" for k, n in kinds.items())
         joined = Counter(
             zip(self.kinds[self.src].tolist(), self.kinds[self.dst].tolist(), self.capacity.tolist(), strict=True)
         )
