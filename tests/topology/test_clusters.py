@@ -113,8 +113,9 @@ def test_any_attachment_routes(servers: int, gpus: int, nics: int, pxn: bool, se
         (lambda: c.cluster(s.pcie_server(nics=0), single_switch(8), np.arange(8)[None]), "0 NICs"),
         (lambda: c.cluster(s.dgx_h100(), single_switch(9), np.arange(8)[None]), "each of the 9 hosts"),
         (lambda: c.cluster(s.dgx_h100(), single_switch(4), np.arange(8)[None], planes=2), "planes do not meet"),
+        (lambda: c.rail_only(16).route("server0.gpu0", "plane0.leaf0"), "not at the fabric's switches"),
     ],
 )
-def test_impossible_clusters_are_refused(build: Callable[[], Topology], says: str) -> None:
+def test_impossible_clusters_and_flows_are_refused(build: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         build()

@@ -56,6 +56,8 @@ def cluster(
 
     def router(src: Ints, dst: Ints, seed: int | None) -> Walk:
         (home, a), (away, b) = np.divmod(src, size), np.divmod(dst, size)
+        if max(home.max(initial=0), away.max(initial=0)) >= servers:
+            raise ValueError(f"{name}: flows start and end in servers, not at the fabric's switches")
         near, far = home == away, slot[b]
         via = np.where(pxn & (slot[a] != far), helper[far], a)
         leave = nics[slot[via]]
