@@ -225,6 +225,25 @@ def test_static_routing_in_a_full_tree_spreads_a_shift_without_collision_and_a_h
     assert (again == t.routes(t.ranks, moved, 3).links).all()
 
 
+@pytest.mark.parametrize(("k", "levels", "hosts"), [(16, 2, 64), (8, 3, 32), (8, 3, 64), (64, 2, 256), (16, 3, 256)])
+def test_static_routing_carries_every_shift_over_trunks_too(k: int, levels: int, hosts: int) -> None:
+    t = f.fat_tree(k, levels, hosts=hosts)
+    for by in range(1, hosts, 5):
+        assert t.load(t.ranks, np.roll(t.ranks, by), 1.0, seed=None).max() == 1
+
+
+def test_static_routing_counts_the_trunks_below() -> None:
+    t = f.clos((4, 4, 4), (2, 8), (2, 1))
+    for by in range(1, 64):
+        assert t.load(t.ranks, np.roll(t.ranks, by), 1.0, seed=None).max() == 1
+
+
+def test_each_level_hashes_by_itself_so_that_every_core_is_used() -> None:
+    """One hash for all levels would send what came by uplink 3 up by uplink 3 again: a quarter of the cores."""
+    t = f.fat_tree(8, 3)
+    assert t.load(*all_pairs(t), 1.0).min() > 0
+
+
 def test_a_switchs_hash_uses_as_many_uplinks_as_balls_in_bins() -> None:
     """Eight flows on eight uplinks: 1 - (1 - 1/8)^8 of them are used, 65.6 %, and the worst carries 2.597 flows."""
     t = f.fat_tree(16, 2)

@@ -64,6 +64,12 @@ def test_others_do_not_pass_through_what_does_not_relay() -> None:
     assert t.walk("a", "b").vertices.tolist() == [[0, 3, 4, 2]]
     assert [len(p) for p in t.paths("a", "b")] == [3]
     assert t.walk("g", "b").vertices.tolist() == [[1, 2]]
+    # A wide link to a vertex that is nearer to b, but would have to relay.
+    far = Topology("far", ["a", "g", "b", "s", "t", "x"], ["gpu", "gpu", "gpu", "sw", "sw", "sw"],
+                   ["a", "g", "x", "a", "s", "t"], ["g", "x", "b", "s", "t", "b"], [9, 1, 1, 1, 1, 1], duplex=True,
+                   relay=[False] * 3 + [True] * 3)  # fmt: skip
+    assert far.walk("a", "b").vertices.tolist() == [[0, 3, 4, 2]]
+    assert len(list(far.paths("a", "b"))) == 1
     cut = Topology("cut", [*names[:3], "n"], [*kinds[:3], "nic"], ["a", "g", "n"], ["g", "b", "a"], 1.0, duplex=True,
                    relay=[False, True, True, True])  # fmt: skip
     with pytest.raises(ValueError, match="b cannot reach n"):

@@ -77,7 +77,6 @@ def clos(
                    for kind, n in zip(TIERS, ns, strict=False)})  # fmt: skip
     below: list[int] = np.cumprod([1, *down]).tolist()  # hosts below a switch of each level; level 0 is a host
     beside: list[int] = np.cumprod([1, *w]).tolist()  # switches that have the same hosts below them
-    ports = np.cumprod([1, *(a * b for a, b in zip(w, p, strict=True))]).tolist()
     counts = [below[-1] // below[i] * beside[i] for i in range(levels + 1)]
     first: list[int] = [0, *np.cumsum(counts).tolist()]
 
@@ -88,7 +87,7 @@ def clos(
         turn = sum((src // below[i] != dst // below[i]).astype(np.int64) for i in range(levels))
         among, climb, cables = np.zeros_like(src), [src], []
         for i in range(levels):
-            port = (dst // ports[i] if seed is None else spread(src, dst, seed, i)) % (w[i] * p[i])
+            port = (dst // beside[i] if seed is None else spread(src, dst, seed, i)) % (w[i] * p[i])
             among = among + beside[i] * (port % w[i])
             cables.append(port // w[i])
             climb.append(np.where(i < turn, at(i + 1, src, among), climb[-1]))
