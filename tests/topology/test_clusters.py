@@ -15,6 +15,8 @@ from dthw.topology.fabrics import clos, fat_tree, single_switch, torus
 from dthw.topology.metrics import bisection, oversubscription
 from tests.topology.checks import all_pairs, connected
 
+LATE = Topology("late", ["switch", "host"], ["switch", "host"], [0], [1], 1e9, duplex=True)
+
 
 def passed(t: Topology, src: str, dst: str, seed: int | None = 0) -> list[str]:
     return [t.names[v] for v in dict.fromkeys(t.walk(src, dst, seed).vertices[0].tolist())]
@@ -113,6 +115,8 @@ def test_any_attachment_routes(servers: int, gpus: int, nics: int, pxn: bool, se
         (lambda: c.cluster(s.pcie_server(nics=0), single_switch(8), np.arange(8)[None]), "0 NICs"),
         (lambda: c.cluster(s.dgx_h100(), single_switch(9), np.arange(8)[None]), "each of the 9 hosts"),
         (lambda: c.cluster(s.dgx_h100(), single_switch(4), np.arange(8)[None], planes=2), "planes do not meet"),
+        (lambda: c.cluster(s.dgx_h100(), LATE, np.arange(1)[None].repeat(8, 1)), "each of the 1 hosts"),
+        (lambda: c.cluster(s.pcie_server(nics=1), LATE, [[0]]), "must come before its switches"),
         (lambda: c.rail_only(16).route("server0.gpu0", "plane0.leaf0"), "not at the fabric's switches"),
     ],
 )

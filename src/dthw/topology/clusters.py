@@ -21,7 +21,7 @@ def cluster(
     Parameters
     ----------
     server, fabric : Topology
-        With vertices of kind 'gpu' and 'nic', and of kind 'host'.
+        With vertices of kind 'gpu' and 'nic'; with those of kind 'host' before all others.
     attach : array of int, shape (servers, NICs)
         The host of the fabric that each NIC becomes; host h of plane q is q * hosts + h. Each occurs once.
     pxn : bool
@@ -31,7 +31,12 @@ def cluster(
     Raises
     ------
     ValueError
-        A server without NICs, or an attachment that is not one host per NIC.
+        A server without NICs, an attachment that is not one host per NIC, or planes that data could not change.
+
+    >>> from dthw.topology.fabrics import single_switch
+    >>> t = cluster(dgx_h100(), single_switch(16), np.arange(16).reshape(2, 8))
+    >>> t.ranks.size, t.names[t.ranks[9]], float(t.capacity[t.route("server0.gpu0", "server1.gpu0")].min())
+    (16, 'server1.gpu1', 50000000000.0)
     """
     gpus, nics, size = server.vertices("gpu"), server.vertices("nic"), len(server.names)
     hosts = fabric.vertices("host").size
@@ -41,6 +46,8 @@ def cluster(
         raise ValueError(f"{name}: the server has {given}; it needs both, and attach has shape (servers, NICs)")
     if not np.array_equal(np.sort(at, axis=None), np.arange(planes * hosts)):
         raise ValueError(f"{name}: attach must name each of the {planes * hosts} hosts of the fabric once")
+    if (fabric.kinds[:hosts] != "host").any():
+        raise ValueError(f"{name}: the hosts of {fabric.name} must come before its switches")
     if planes > 1 and (not pxn or (at // hosts != at[0] // hosts).any()):
         raise ValueError(f"{name}: planes do not meet, so NICs of one number must share a plane, with pxn=True")
     servers, switches = len(at), len(fabric.names) - hosts

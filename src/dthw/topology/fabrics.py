@@ -1,7 +1,9 @@
 """Fabrics: switches between hosts. Every builder's arithmetic also routes, so that any size routes at once.
 
 Hosts are the first vertices, so host h is vertex h. A switch's hash over equal paths is seeded; ``seed=None`` picks by
-the destination's number instead, as static routing does.
+the destination's number instead, as static routing does. Rates are bytes per second per direction of a cable, latencies
+seconds of a link. A number below 1, or one that the rest rules out, is a ValueError that names it. Building takes a few
+array operations per level or dimension.
 """
 
 from collections.abc import Callable, Sequence
