@@ -1,9 +1,11 @@
 """The files around the package agree with each other and with what they promise."""
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from pathlib import Path
 
@@ -190,8 +192,24 @@ def lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
+def lines_of_code(path: Path) -> int:
+    """Lines that do something: docstrings, which owe their readers tables and references, comments and blanks do not
+    count against compactness."""
+    source = path.read_text(encoding="utf-8")
+    silent = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    told = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            told |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    spoken = {n for t in tokens if t.type not in silent for n in range(t.start[0], t.end[0] + 1)}
+    return len(spoken - told)
+
+
 def test_the_package_stays_compact() -> None:
-    sizes = {path.relative_to(ROOT / "src" / "dthw"): lines(path) for path in ROOT.glob("src/dthw/**/*.py")}
+    modules = {path.relative_to(ROOT / "src" / "dthw"): path for path in ROOT.glob("src/dthw/**/*.py")}
+    sizes = {path: lines_of_code(full) for path, full in modules.items()}
     assert sum(size for path, size in sizes.items() if path.parts[0].removesuffix(".py") in CORE) <= 3500
     assert sum(sizes.values()) <= 9000
-    assert {str(path): size for path, size in sizes.items() if size > 400} == {}, "a file holds one idea, in about 350"
+    long = {str(path): lines(full) for path, full in modules.items() if lines(full) > 400}
+    assert long == {}, "a file holds one idea, in about 350 lines, docstrings and all"
