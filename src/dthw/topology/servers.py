@@ -1,4 +1,8 @@
-"""Servers: GPUs and what joins them, NICs, and the PCIe tree under the CPUs."""
+"""Servers: GPUs and what joins them, NICs, and the PCIe tree under the CPUs.
+
+Rates come from the catalog. Assumed, not sourced: how many PCIe switches a machine has and what hangs on each, which
+pairs of the DGX-1 have two NVLinks, and every latency. A real machine's own ``nvidia-smi topo -m`` has the last word.
+"""
 
 import itertools
 from collections.abc import Iterable
