@@ -86,8 +86,7 @@ def verify(schedule: Schedule) -> Verdict:
         )
     p, exact = schedule.ranks, schedule.ranks <= EXACT_RANKS
     if exact:
-        parts = np.zeros((p, schedule.chunks, p), dtype=np.int32)
-        parts[np.arange(p), :, np.arange(p)] = 1
+        parts = contributions(schedule)
         for _ in propagate(schedule, parts):
             np.minimum(parts, 2, out=parts)  # 2 stands for "too often": no multiplicity may wrap round to 1
         wrong = (parts != _wanted(schedule)).any(axis=2)
@@ -103,6 +102,12 @@ def verify(schedule: Schedule) -> Verdict:
         rank, chunk = (int(x) for x in np.argwhere(wrong)[0])
         raise _trace_fault(schedule, rank, chunk)
     return Verdict(schedule.name, schedule.collective, p, schedule.chunks, schedule.n_rounds, exact)
+
+
+def contributions(schedule: Schedule) -> NDArray[np.int64]:
+    """The start of exact counting, shape (ranks, chunks, ranks): every place holds its own rank's part, once."""
+    own = np.eye(schedule.ranks, dtype=np.int64)[:, None, :]
+    return np.repeat(own, schedule.chunks, axis=1)
 
 
 def propagate(schedule: Schedule, state: NDArray[Any]) -> Iterator[Round]:
@@ -155,9 +160,9 @@ def _owner_index(schedule: Schedule) -> NDArray[np.int64]:
     return np.unique(schedule.owners, return_inverse=True)[1]
 
 
-def _wanted(schedule: Schedule) -> NDArray[np.int32]:
+def _wanted(schedule: Schedule) -> NDArray[np.int64]:
     """Shape (1, chunks, ranks): 1 where a rank's part must be in the finished chunk."""
-    return np.stack([_contributors(schedule, c) for c in range(schedule.chunks)]).astype(np.int32)[None]
+    return np.stack([_contributors(schedule, c) for c in range(schedule.chunks)]).astype(np.int64)[None]
 
 
 def _judged(schedule: Schedule) -> NDArray[np.bool_]:
@@ -201,8 +206,7 @@ def table(schedule: Schedule, only: Sequence[int] | None = None) -> str:
     p = schedule.ranks
     if p > 10:
         raise ValueError(f"table shows at most 10 ranks (one digit each), not {p}; use dthw.draw.schedule for more")
-    parts = np.zeros((p, schedule.chunks, p), dtype=np.int64)
-    parts[np.arange(p), :, np.arange(p)] = 1
+    parts = contributions(schedule)
     shown = range(p) if only is None else only
 
     def cells() -> list[list[str]]:

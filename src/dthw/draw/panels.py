@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dthw.collectives.schedule import Round, Schedule
-from dthw.collectives.verify import EXACT_RANKS, propagate
+from dthw.collectives.verify import EXACT_RANKS, contributions, propagate
 
 MANY = 24
 """Of a longer schedule only the first two repetitions and the last of each of its rows are shown."""
@@ -41,8 +41,7 @@ def panels(schedule: Schedule, rounds: Sequence[int] | None = None) -> list[Pane
     chosen = set(_sample(schedule) if rounds is None else rounds)
     if unknown := sorted(chosen - set(range(total + 1))):
         raise ValueError(f"{schedule.name} has rounds 1 to {total}; there is no round {unknown[0]}")
-    parts = np.zeros((p, schedule.chunks, p), dtype=np.int64)
-    parts[np.arange(p), :, np.arange(p)] = 1
+    parts = contributions(schedule)
     nothing = np.full((p, schedule.chunks), "")
     shown = [Panel(0, parts.sum(axis=2), nothing, None, Fraction(0))]
     for k, r in enumerate(propagate(schedule, parts), start=1):

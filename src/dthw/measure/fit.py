@@ -52,16 +52,21 @@ def by_ranks(records: Iterable[Mapping[str, Any]]) -> dict[int, Fit]:
     ``records`` are those of `dthw.measure.collectives.sweep`, of one run or of several, whose samples of one cell are
     taken together. Torch's own all-reduce does not tell its algorithm and takes no part.
     """
+    terms: dict[int, list[tuple[float, float, float]]] = {}
+    for (p, algorithm, nbytes), seconds in _medians(records).items():
+        form = ALL_REDUCE[algorithm](p, nbytes)
+        terms.setdefault(p, []).append((form.rounds, form.port_bytes, seconds))
+    return {p: alpha_beta(rows) for p, rows in sorted(terms.items())}
+
+
+def _medians(records: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, int], float]:
+    """Median seconds by (ranks, algorithm, bytes) of what has a closed form, all samples of a cell together."""
     samples: dict[tuple[int, str, int], list[float]] = {}
     for record in records:
         if record["algorithm"] in ALL_REDUCE and record["bytes"]:
             cell = record["ranks"], record["algorithm"], record["bytes"]
             samples.setdefault(cell, []).extend(record["seconds"])
-    terms: dict[int, list[tuple[float, float, float]]] = {}
-    for (p, algorithm, nbytes), seconds in samples.items():
-        form = ALL_REDUCE[algorithm](p, nbytes)
-        terms.setdefault(p, []).append((form.rounds, form.port_bytes, median(seconds)))
-    return {p: alpha_beta(rows) for p, rows in sorted(terms.items())}
+    return {cell: median(seconds) for cell, seconds in samples.items()}
 
 
 def port(records: Iterable[Mapping[str, Any]], ranks: int) -> Port:
@@ -70,10 +75,12 @@ def port(records: Iterable[Mapping[str, Any]], ranks: int) -> Port:
     γ can be told from β because recursive doubling adds as many bytes as it moves, the others half as many. Relative
     least squares, as in `alpha_beta`.
     """
-    samples: dict[tuple[str, int], list[float]] = {}
-    for record in records:
-        if record["ranks"] == ranks and record["algorithm"] in CANDIDATES:
-            samples.setdefault((record["algorithm"], record["bytes"]), []).extend(record["seconds"])
-    rows = np.array([(*ALL_REDUCE[name](ranks, nbytes)[:3], median(s)) for (name, nbytes), s in samples.items()])
+    rows = np.array(
+        [
+            (*ALL_REDUCE[name](p, nbytes)[:3], seconds)
+            for (p, name, nbytes), seconds in _medians(records).items()
+            if p == ranks and name in CANDIDATES
+        ]
+    )
     constants = np.linalg.lstsq(rows[:, :3] / rows[:, 3:], np.ones(len(rows)), rcond=None)[0]
     return Port(*map(float, constants))
